@@ -1,0 +1,1 @@
+"""What the tests share: receivers that speak real OTLP, endpoints that misbehave, tiny models."""
