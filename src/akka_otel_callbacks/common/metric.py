@@ -61,8 +61,20 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span of the registry: its name and what it may carry."""
+    """One span of the registry, or one family of spans.
+
+    Attributes:
+        name: the full name; of a family, the part that all of its names begin with.
+        description: one sentence.
+        attributes: what it may carry.
+        one_per: a family has one span for each value of this attribute, see `of`.
+    """
 
     name: str
     description: str
     attributes: tuple[Attribute, ...] = ()
+    one_per: Attribute | None = None
+
+    def of(self, value: str) -> str:
+        """The name of the family's span for a value, as `….checkpoint.upload` for `upload`."""
+        return f"{self.name}.{value}"

@@ -1,0 +1,1 @@
+"""The generator: what is written from `registry/`, the single source of every telemetry name."""

@@ -1,0 +1,195 @@
+"""The whole registry: read from its files, and every rule checked that a single mapping cannot check by itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from tools.model import Attribute, AttributeGroup, Entity, Enumeration, File, Group, Metric, Span, constant
+
+MANIFEST = "manifest.yaml"
+UNIT = re.compile(r"1|s|By|Hz|W|J|Cel|\{[a-z]+\}(/s)?")
+FRACTION = ("Share of ", "Fraction of ")
+PYTHON_TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
+
+
+class RegistryError(Exception):
+    """The registry breaks a rule; `problems` has one line for each, as `file: group: what is wrong`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All groups, by the file that they stand in, in the order of the files."""
+
+    files: dict[str, tuple[Group, ...]]
+
+    def _all(self, kind: type[Group]) -> Iterator[Group]:
+        return (group for groups in self.files.values() for group in groups if isinstance(group, kind))
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return list(self._all(Metric))
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(self._all(Span))
+
+    @property
+    def entities(self) -> list[Entity]:
+        return list(self._all(Entity))
+
+    @property
+    def attribute_groups(self) -> list[AttributeGroup]:
+        return list(self._all(AttributeGroup))
+
+    @property
+    def attributes(self) -> dict[str, Attribute]:
+        return {attribute.id: attribute for group in self.attribute_groups for attribute in group.attributes}
+
+
+def load(directory: Path) -> Registry:
+    """Read and check the registry.
+
+    Raises:
+        RegistryError: with every problem found, not only the first.
+    """
+    files, problems = {}, []
+    for path in sorted(directory.glob("*.yaml")):
+        if path.name == MANIFEST:
+            continue
+        try:
+            files[path.name] = _read(path)
+        except RegistryError as error:
+            problems += error.problems
+    if not files and not problems:
+        problems = [f"{directory}: there is no *.yaml file with `groups:` in it"]
+    if not problems:
+        problems = list(check(Registry(files)))
+    if problems:
+        raise RegistryError(problems)
+    return Registry(files)
+
+
+def _read(path: Path) -> tuple[Group, ...]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise RegistryError([f"{path.name}: not YAML: {' '.join(str(error).split())}"]) from error
+    try:
+        return File.model_validate(document).groups
+    except ValidationError as error:
+        raise RegistryError([_explain(path.name, document, problem) for problem in error.errors()]) from error
+
+
+def _explain(file: str, document: object, problem: object) -> str:
+    """One line for one of pydantic's problems: the group by its ID instead of its position."""
+    where, group = list(problem["loc"]), ""  # type: ignore[index]
+    if where[:1] == ["groups"] and len(where) > 1:
+        entry = document["groups"][where[1]]  # type: ignore[index]
+        group = f"{entry.get('id', f'group {where[1]}') if isinstance(entry, dict) else f'group {where[1]}'}: "
+        where = where[3:]
+    field = ".".join(str(part) for part in where)
+    given = f", not {problem['input']!r}" if not isinstance(problem["input"], dict | list) else ""  # type: ignore[index]
+    return f"{file}: {group}{field + ': ' if field else ''}{problem['msg']}{given}"  # type: ignore[index]
+
+
+def check(registry: Registry) -> Iterator[str]:
+    """Every rule across groups that is broken, as `file: group: what is wrong`."""
+    attributes = registry.attributes
+    yield from _duplicates(registry)
+    for file, groups in registry.files.items():
+        for group in groups:
+            for problem in _check_group(group, attributes):
+                yield f"{file}: {group.id}: {problem}"
+
+
+def _duplicates(registry: Registry) -> Iterator[str]:
+    defined = [attribute.id for group in registry.attribute_groups for attribute in group.attributes]
+    spaces = {
+        "group ID": [group.id for groups in registry.files.values() for group in groups],
+        "metric": [constant(metric.name) for metric in registry.metrics],
+        "attribute": [constant(name) for name in defined],
+        "span": [constant(span.id.removeprefix("span.")) for span in registry.spans],
+    }
+    for what, names in spaces.items():
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield f"registry: the {what} {name} is defined {count} times; a name is defined once"
+
+
+def _check_group(group: Group, attributes: dict[str, Attribute]) -> Iterator[str]:
+    if isinstance(group, AttributeGroup):
+        for attribute in group.attributes:
+            yield from _check_attribute(attribute)
+        return
+    refs = [reference.ref for reference in group.attributes]
+    for ref in refs:
+        if ref not in attributes:
+            yield f"refers to the attribute {ref}, which no attribute group defines"
+    for ref, count in Counter(refs).items():
+        if count > 1:
+            yield f"refers to the attribute {ref} {count} times"
+    if isinstance(group, Metric):
+        yield from _check_metric(group, attributes)
+    elif isinstance(group, Entity):
+        if group.id != f"entity.{group.name}":
+            yield f"the ID must be entity.{group.name}"
+    elif group.one_per is not None and (group.one_per not in refs or group.id != f"span.{group.one_per}"):
+        yield f"one_per {group.one_per} must be one of its attributes, and the ID must be span.{group.one_per}"
+
+
+def _check_attribute(attribute: Attribute) -> Iterator[str]:
+    if isinstance(attribute.type, Enumeration):
+        for what in ("id", "value"):
+            for name, count in Counter(getattr(member, what) for member in attribute.type.members).items():
+                if count > 1:
+                    yield f"{attribute.id}: the member {what} {name} stands there {count} times"
+        if attribute.annotations.akka.well_known:
+            yield f"{attribute.id}: an enum's values are its members; well_known is for type string"
+        if attribute.examples:
+            yield f"{attribute.id}: an enum's members are its examples"
+        return
+    if attribute.annotations.akka.well_known and attribute.type != "string":
+        yield f"{attribute.id}: well_known is for type string, not {attribute.type}"
+    expected = PYTHON_TYPES[attribute.type]
+    for example in attribute.examples:
+        if type(example) is not expected:
+            yield f"{attribute.id}: the example {example!r} is not of type {attribute.type}"
+    if not attribute.examples and attribute.type != "boolean":
+        yield f"{attribute.id}: needs examples, being of type {attribute.type}"
+
+
+def _check_metric(metric: Metric, attributes: dict[str, Attribute]) -> Iterator[str]:
+    extras = metric.extras
+    if metric.id != f"metric.{metric.name}":
+        yield f"the ID must be metric.{metric.name}"
+    if not UNIT.fullmatch(metric.unit):
+        yield f"the unit {metric.unit!r} is neither a known UCUM unit nor an annotation such as {{step}} or {{token}}/s"
+    if metric.unit == "1" and metric.kind != "gauge":
+        yield f"a {metric.kind} must not have the unit 1; count things, such as {{step}}"
+    if metric.unit == "1" and metric.kind == "gauge" and not metric.brief.startswith(FRACTION):
+        yield "the unit 1 is for fractions: begin the brief with “Share of” or “Fraction of”, or use another unit"
+    if metric.kind == "histogram":
+        if bool(extras.buckets) == extras.exponential:
+            yield "a histogram has either buckets or exponential: true"
+        if any(low >= high for low, high in zip(extras.buckets, extras.buckets[1:], strict=False)):
+            yield "the buckets must rise"
+    elif extras.buckets or extras.exponential:
+        yield f"buckets and exponential are for histograms, not for a {metric.kind}"
+    if extras.sticky and metric.kind != "gauge":
+        yield f"sticky is for gauges, not for a {metric.kind}"
+    if isinstance(extras.sticky, tuple):
+        known = {value for ref in metric.attributes if ref.ref in attributes for value in attributes[ref.ref].values}
+        for value in extras.sticky:
+            if value not in known:
+                yield f"sticky value {value!r} is no well-known value of one of its attributes"
