@@ -1,0 +1,1 @@
+"""A tiny language model, data and two trainings that run anywhere in seconds, with no hub and no GPU."""
