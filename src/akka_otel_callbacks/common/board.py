@@ -1,0 +1,55 @@
+"""The figures that the gauges show: one immutable snapshot, replaced as a whole by every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Union
+
+from akka_otel_callbacks.common.metric import Metric
+
+AttributeValue = Union[str, int, float, bool]
+Attributes = Mapping[str, AttributeValue]
+Point = tuple[float, Attributes]
+Figures = dict[Metric, list[Point]]
+NO_ATTRIBUTES: Attributes = {}
+
+
+class Board:
+    """Points by metric.
+
+    A step's board holds what this step had and nothing of the step before, so that a figure that is no longer
+    measured ends instead of freezing at its last value. Only what the registry marks as sticky is carried over.
+    """
+
+    __slots__ = ("_points",)
+
+    def __init__(self, points: Mapping[Metric, tuple[Point, ...]] | None = None) -> None:
+        self._points = dict(points or {})
+
+    def points(self, metric: Metric) -> tuple[Point, ...]:
+        return self._points.get(metric, ())
+
+    def replaced_by(self, figures: Figures) -> Board:
+        """The board of the next step: its figures, and the sticky ones of this board that it does not have."""
+        sticky = {metric: kept for metric, points in self._points.items() if (kept := _sticky_points(metric, points))}
+        return Board(sticky).amended_with(figures)
+
+    def amended_with(self, figures: Figures) -> Board:
+        """This board with some figures set anew; everything else stays."""
+        merged = dict(self._points)
+        for metric, points in figures.items():
+            merged[metric] = _merge(merged.get(metric, ()), points)
+        return Board(merged)
+
+
+def _sticky_points(metric: Metric, points: tuple[Point, ...]) -> tuple[Point, ...]:
+    if metric.sticky:
+        return points
+    if not metric.sticky_values:
+        return ()
+    return tuple(point for point in points if not metric.sticky_values.isdisjoint(map(str, point[1].values())))
+
+
+def _merge(old: tuple[Point, ...], new: list[Point]) -> tuple[Point, ...]:
+    replaced = [attributes for _, attributes in new]
+    return (*(point for point in old if point[1] not in replaced), *new)

@@ -1,0 +1,72 @@
+"""The threads that export and close, so that the training thread never waits for a disk or a network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from akka_otel_callbacks.common.guard import report
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
+
+
+class Closer(threading.Thread):
+    """Waits until it is told to close and then does what closing takes, for as long as it takes.
+
+    The thread is started early and parked, because Python 3.12 and later refuse new threads while the interpreter
+    exits. It is a daemon: whoever waits for it can give up, and the process ends. A forked child has no such thread,
+    so it cannot export the sums of its parent a second time.
+    """
+
+    def __init__(self, name: str, close: Callable[[], object]) -> None:
+        super().__init__(name=f"akka-otel-{name}", daemon=True)
+        self._close = close
+        self._stop_event = threading.Event()
+
+    def stop(self) -> None:
+        """Asks the thread to close; returns at once."""
+        self._stop_event.set()
+
+    def run(self) -> None:
+        self._until_stopped()
+        self._attempt(self._close)
+
+    def _until_stopped(self) -> None:
+        self._stop_event.wait()
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - an exporter's failure must not end the thread
+            report(self.name, error)
+
+
+class ExportLoop(Closer):
+    """Collects and exports from one pushing reader: at every interval, once more at the end, and where `pause_s` is
+    given after every reported step too, but no two exports closer than that."""
+
+    def __init__(self, reader: MetricReader, interval_s: float, pause_s: float | None) -> None:
+        super().__init__("exporter", reader.shutdown)
+        self._reader = reader
+        self._interval_s = interval_s
+        self._pause_s = pause_s
+        self._wake = threading.Event()
+
+    def step_reported(self) -> None:
+        if self._pause_s is not None:
+            self._wake.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self._wake.set()
+
+    def _until_stopped(self) -> None:
+        while not self._stop_event.is_set():
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            self._attempt(self._reader.collect)
+            if self._pause_s is not None:
+                self._stop_event.wait(self._pause_s)
+        self._attempt(self._reader.collect)

@@ -1,0 +1,275 @@
+"""Who exports: reads the standard environment variables and opens what they ask for.
+
+`select` decides and has no side effect; `open_metrics` and `open_traces` build. A value that cannot be used costs one
+clear warning and falls to the next choice, because a typo in an environment must not stop a training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.log import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+METRICS, TRACES = "METRICS", "TRACES"
+PROTOCOLS = ("http/protobuf", "grpc")
+KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
+DEFAULT_ENDPOINT = {"http/protobuf": "http://localhost:4318", "grpc": "http://localhost:4317"}
+DEFAULT_INTERVAL_S = 60.0
+FILE_PAUSE_S = 2.0
+"""The embedded files get every reported step, but no two exports closer than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place that a signal goes to, and the reason why."""
+
+    kind: str
+    reason: str
+    protocol: str | None = None
+    endpoint: str | None = None
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        where = self.endpoint or self.path or ""
+        return f"{self.kind} {self.protocol or ''} {where}".replace("  ", " ").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the environment asks for. An empty tuple: the signal is not exported, for `reason_none`."""
+
+    metrics: tuple[Target, ...]
+    traces: tuple[Target, ...]
+    interval_s: float
+    directory: Path
+    warnings: tuple[str, ...] = ()
+    reason_none: str = ""
+
+
+def select(environ: Mapping[str, str], run_id: str) -> Selection:
+    """Reads `OTEL_SDK_DISABLED`, `OTEL_{METRICS,TRACES}_EXPORTER`, the OTLP endpoint variables and
+    `OTEL_EXPORTER_OTLP_PROTOCOL`, in this order; where none of them says anything, the embedded files in
+    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals."""
+    directory = Path(environ.get("AKKA_OTEL_DIR") or Path("akka-otel") / _file_name(run_id))
+    warnings: list[str] = []
+    interval_s = _interval_s(environ, warnings)
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Selection((), (), interval_s, directory, reason_none="OTEL_SDK_DISABLED is true")
+    asked = {signal: _asked(environ, signal, directory, warnings) for signal in (METRICS, TRACES)}
+    if all(targets is None for targets in asked.values()):
+        reason = "no exporter and no OTLP endpoint is configured"
+        asked = {signal: (_file(signal, directory, reason),) for signal in asked}
+    return Selection(
+        metrics=asked[METRICS] or (),
+        traces=asked[TRACES] or (),
+        interval_s=interval_s,
+        directory=directory,
+        warnings=tuple(warnings),
+        reason_none="the environment asks for none or names a target for the other signal only",
+    )
+
+
+def _asked(
+    environ: Mapping[str, str], signal: str, directory: Path, warnings: list[str]
+) -> tuple[Target, ...] | None:
+    """The signal's targets; None where the environment says nothing of it."""
+    variable = f"OTEL_{signal}_EXPORTER"
+    kinds = [kind.strip().lower() for kind in environ.get(variable, "").split(",") if kind.strip()]
+    known = [kind for kind in kinds if kind in KINDS[signal]]
+    warnings.extend(
+        f"{variable}={kind!r} is not one of {', '.join(KINDS[signal])}; ignored" for kind in kinds if kind not in known
+    )
+    if known:
+        return tuple(
+            _target(environ, signal, kind, directory, f"{variable}={kind}", warnings) for kind in known if kind != "none"
+        )
+    for endpoint in (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        if environ.get(endpoint):
+            return (_target(environ, signal, "otlp", directory, f"{endpoint} is set", warnings),)
+    return None
+
+
+def _target(
+    environ: Mapping[str, str], signal: str, kind: str, directory: Path, reason: str, warnings: list[str]
+) -> Target:
+    if kind == "file":
+        return _file(signal, directory, reason)
+    if kind == "prometheus":
+        return Target(kind, reason, endpoint=f"http://{_prometheus_host(environ)}:{_prometheus_port(environ, warnings)}/metrics")
+    if kind == "otlp":
+        protocol = _protocol(environ, signal, warnings)
+        return Target(kind, reason, protocol, _endpoint(environ, signal, protocol))
+    return Target(kind, reason)
+
+
+def _file(signal: str, directory: Path, reason: str) -> Target:
+    return Target("file", reason, path=directory / f"{signal.lower()}.jsonl")
+
+
+def _file_name(run_id: str) -> str:
+    """The run's ID as a folder's name: an ID may hold any character, a name may not leave its parent folder."""
+    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in run_id).lstrip(".")
+    return name[:120] or "run"
+
+
+def _protocol(environ: Mapping[str, str], signal: str, warnings: list[str]) -> str:
+    for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        value = environ.get(variable, "").strip().lower()
+        if value in PROTOCOLS:
+            return value
+        if value:
+            warnings.append(f"{variable}={value!r} is not one of {', '.join(PROTOCOLS)}; http/protobuf is used")
+    return "http/protobuf"
+
+
+def _endpoint(environ: Mapping[str, str], signal: str, protocol: str) -> str:
+    """The URL as the SDK's exporter will read it: only the general HTTP endpoint gets the signal's path."""
+    specific = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    general = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT[protocol]
+    if specific or protocol == "grpc":
+        return specific or general
+    return f"{general.rstrip('/')}/v1/{signal.lower()}"
+
+
+def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float:
+    text = environ.get("OTEL_METRIC_EXPORT_INTERVAL", "").strip()
+    if not text:
+        return DEFAULT_INTERVAL_S
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        milliseconds = 0.0
+    if 0 < milliseconds < float("inf"):
+        return milliseconds / 1000
+    warnings.append(f"OTEL_METRIC_EXPORT_INTERVAL={text!r} is not a positive number of milliseconds; 60000 is used")
+    return DEFAULT_INTERVAL_S
+
+
+def _prometheus_host(environ: Mapping[str, str]) -> str:
+    return environ.get("OTEL_EXPORTER_PROMETHEUS_HOST") or "localhost"
+
+
+def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
+    text = environ.get("OTEL_EXPORTER_PROMETHEUS_PORT") or "9464"
+    if text.isascii() and text.isdigit() and int(text) < 65536:
+        return int(text)
+    warnings.append(f"OTEL_EXPORTER_PROMETHEUS_PORT={text!r} is not a port; 9464 is used")
+    return 9464
+
+
+@dataclass(slots=True)
+class MetricOutput:
+    """An opened reader. `interval_s` None: it is pulled, and nothing needs to call it."""
+
+    reader: MetricReader
+    interval_s: float | None
+    every_step: bool = False
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+def open_metrics(selection: Selection) -> list[MetricOutput]:
+    """Readers for the selected targets; where one cannot be opened, the embedded file stands in for it."""
+    return _open(selection.metrics, _file(METRICS, selection.directory, "stands in"), lambda target: _open_metric(target, selection))
+
+
+def open_traces(selection: Selection) -> list[SpanExporter]:
+    return _open(selection.traces, _file(TRACES, selection.directory, "stands in"), _open_trace)
+
+
+def _open(targets: tuple[Target, ...], stand_in: Target, open_one: Callable[[Target], Any]) -> list[Any]:
+    opened = []
+    for target in targets:
+        try:
+            opened.append(open_one(target))
+        except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
+            logger.warning("%s (%s) cannot be used: %s; writing to %s instead", target, target.reason, _say(error), stand_in.path)
+            opened.append(open_one(stand_in))
+    return opened
+
+
+def _say(error: Exception) -> str:
+    extras = {"opentelemetry.exporter.otlp.proto.grpc": "grpc", "opentelemetry.exporter.prometheus": "prometheus"}
+    if isinstance(error, ModuleNotFoundError):
+        extra = next((extra for module, extra in extras.items() if module.startswith(error.name or "?")), None)
+        if extra:
+            return f"{error}; pip install 'akka-otel-callbacks[{extra}]'"
+    return f"{type(error).__name__}: {error}"
+
+
+def _open_metric(target: Target, selection: Selection) -> MetricOutput:
+    if target.kind == "prometheus":
+        return _open_prometheus(target)
+    every_step = target.kind == "file"
+    return MetricOutput(_pushing_reader(_metric_exporter(target)), selection.interval_s, every_step)
+
+
+def _metric_exporter(target: Target) -> MetricExporter:
+    if target.kind == "file":
+        from akka_otel_callbacks.common.files import MetricFile
+
+        assert target.path is not None
+        return MetricFile(target.path)
+    if target.kind == "console":
+        from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
+
+        return ConsoleMetricExporter()
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
+
+        return GrpcExporter()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
+
+    return HttpExporter()
+
+
+def _pushing_reader(exporter: MetricExporter) -> MetricReader:
+    """A reader without a clock of its own: the SDK's would go on ticking in forked children and hold the exit."""
+    import math
+
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    return PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
+
+
+def _open_prometheus(target: Target) -> MetricOutput:
+    from urllib.parse import urlsplit
+
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()  # of our own: the process-wide one belongs to the user's program
+    reader = PrometheusMetricReader(registry=registry)
+    address = urlsplit(target.endpoint or "")
+    server, _ = start_http_server(address.port or 0, addr=address.hostname or "localhost", registry=registry)
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return MetricOutput(reader, None, close=close)
+
+
+def _open_trace(target: Target) -> SpanExporter:
+    if target.kind == "file":
+        from akka_otel_callbacks.common.files import SpanFile
+
+        assert target.path is not None
+        return SpanFile(target.path)
+    if target.kind == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+
+        return GrpcExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+
+    return HttpExporter()

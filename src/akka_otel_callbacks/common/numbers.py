@@ -1,0 +1,50 @@
+"""One place that decides what a number is, for values that come from log rows, tensors and users' own functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def number(value: Any) -> float | None:
+    """The value as a float, or None where it is not a number.
+
+    NaN and infinities are numbers here (the recorder counts and drops them); an integer too large for a float is an
+    infinity. `None`, bool, str, containers and arrays of more than one element are not numbers. A sharded tensor
+    (DTensor) is not read either, because reading it would be a collective.
+    """
+    if value.__class__ is float:
+        return value  # type: ignore[no-any-return]
+    if value is None or isinstance(value, (bool, str, bytes)):
+        return None
+    if isinstance(value, (int, float)):
+        return _as_float(value)
+    if hasattr(value, "full_tensor") or not hasattr(value, "item"):
+        return None
+    try:
+        return number(value.item())
+    except (TypeError, ValueError, RuntimeError, RecursionError):  # an array of several elements, a meta tensor
+        return None
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def mean(values: list[float]) -> float | None:
+    """The arithmetic mean, None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def sample_std(values: list[float]) -> float | None:
+    """The standard deviation with Bessel's correction (n - 1), as TRL and torch give it; 0 for a single value, None
+    of nothing."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return 0.0
+    center = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - 1))
