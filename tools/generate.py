@@ -4,80 +4,57 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
 
-from tools.model import Attribute, Enumeration, Metric, constant, short
-from tools.prometheus import prometheus_label, prometheus_name
-from tools.registry import PYTHON_TYPES, Registry, RegistryError, load
+from tools import names, reference
+from tools.model import PREFIX
+from tools.registry import Registry, RegistryError, load
 
 ROOT = Path(__file__).resolve().parent.parent
+TEMPLATES = Path(__file__).parent / "templates"
+NAMES = "src/akka_otel_callbacks/common/names.py"
+REFERENCE = "docs/reference.md"
 LINES_SHOWN = 20
 
 
-def class_name(name: str) -> str:
-    """The Python class that holds an attribute's well-known values: `sft.step.phase` is `SftStepPhase`."""
-    return "".join(part.capitalize() for part in short(name).replace(".", "_").split("_"))
+def write_names(registry: Registry) -> str:
+    """The text of `common/names.py`."""
+    return _formatted(_environment(names.FILTERS).get_template("names.py.j2").render(registry=registry))
 
 
-def members(attribute: Attribute) -> dict[str, str]:
-    """The constants of an attribute's well-known values, by constant."""
-    if isinstance(attribute.type, Enumeration):
-        return {member.id.upper(): member.value for member in attribute.type.members}
-    return {value.upper().replace("-", "_"): value for value in attribute.values}
+def write_reference(registry: Registry) -> str:
+    """The text of `docs/reference.md`."""
+    environment = _environment(reference.filters(registry))
+    text = environment.get_template("reference.md.j2").render(
+        registry=registry, prefix=PREFIX, areas=reference.areas(registry)
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def python_type(attribute: Attribute) -> str:
-    return "str" if isinstance(attribute.type, Enumeration) else PYTHON_TYPES[attribute.type].__name__
-
-
-def _template(name: str, **values: object) -> str:
+def _environment(filters: Mapping[str, Callable[..., object]]) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROOT / "tools" / "templates"),
+        loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
-    environment.filters.update(
-        {
-            "constant": constant,
-            "short": short,
-            "class_name": class_name,
-            "members": members,
-            "python_type": python_type,
-            "repr": repr,
-            "bound": lambda bound: f"{bound:.15g}",
-            "prometheus": prometheus_name,
-            "label": prometheus_label,
-        }
-    )
-    environment.tests["enumeration"] = lambda attribute: isinstance(attribute.type, Enumeration)
-    return environment.get_template(name).render(**values)
+    environment.filters.update(filters)
+    return environment
 
 
-def names(registry: Registry) -> str:
-    """`common/names.py`."""
-
-    def emitted(emitter: str) -> list[Metric]:
-        return [metric for metric in registry.metrics if metric.extras.emitter == emitter]
-
-    source = _template("names.py.j2", registry=registry, job=emitted("job"), service=emitted("service"))
-    return _ruff(source)
+def _formatted(source: str) -> str:
+    """Python source as `ruff format` writes it, under the project's configuration."""
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(ROOT / NAMES), "-"]
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
 
 
-def _ruff(source: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(ROOT / "src" / "names.py"), "-"]
-    return subprocess.run(command, input=source, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-
-OUTPUTS: dict[str, Callable[[Registry], str]] = {
-    "src/akka_otel_callbacks/common/names.py": names,
-}
+OUTPUTS: dict[str, Callable[[Registry], str]] = {NAMES: write_names, REFERENCE: write_reference}
 
 
 def difference(path: str, current: str, expected: str) -> str:

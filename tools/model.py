@@ -5,14 +5,23 @@ What OpenTelemetry has no field for stands under `annotations.akka`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import builtins
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 PREFIX = "akka.optimize.training."
 
+
+def _sentence(text: str) -> str:
+    if text != text.strip() or not text.endswith("."):
+        raise ValueError("must be a sentence that ends with a full stop")
+    return text
+
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")]
-Sentence = Annotated[str, StringConstraints(pattern=r"^\S.*\.$")]
+Sentence = Annotated[str, AfterValidator(_sentence)]
+PYTHON_TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
 Stability = Literal["development", "alpha", "beta", "release_candidate", "stable"]
 
 
@@ -27,6 +36,7 @@ class Member(Form):
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
     value: str
+    stability: Stability
     brief: Sentence
 
 
@@ -56,6 +66,16 @@ class Attribute(Form):
     note: Sentence | None = None
     examples: tuple[str | bool | int | float, ...] = ()
     annotations: AttributeAnnotations = AttributeAnnotations()
+
+    @property
+    def wire_type(self) -> str:
+        """The type that its values have on the wire."""
+        return "string" if isinstance(self.type, Enumeration) else self.type
+
+    @property
+    def python_type(self) -> builtins.type:
+        """The type that its values have in Python."""
+        return PYTHON_TYPES[self.wire_type]
 
     @property
     def values(self) -> dict[str, str]:
@@ -193,8 +213,5 @@ def short(name: str) -> str:
 
 
 def constant(name: str) -> str:
-    """The Python constant of a metric or attribute name."""
+    """The Python constant of a name: `rl.step.count` is `RL_STEP_COUNT`."""
     return short(name).replace(".", "_").upper()
-
-
-Document = dict[str, Any]

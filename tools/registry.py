@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from tools.model import Attribute, AttributeGroup, Entity, Enumeration, File, Group, Metric, Span, constant
 
 MANIFEST = "manifest.yaml"
+LISTS = ("groups", "attributes", "members")
 UNIT = re.compile(r"1|s|By|Hz|W|J|Cel|\{[a-z]+\}(/s)?")
+G = TypeVar("G", AttributeGroup, Metric, Entity, Span)
 FRACTION = ("Share of ", "Fraction of ")
-PYTHON_TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
 
 
 class RegistryError(Exception):
@@ -33,24 +36,24 @@ class Registry:
 
     files: dict[str, tuple[Group, ...]]
 
-    def _all(self, kind: type[Group]) -> Iterator[Group]:
-        return (group for groups in self.files.values() for group in groups if isinstance(group, kind))
+    def _all(self, kind: type[G]) -> list[G]:
+        return [group for groups in self.files.values() for group in groups if isinstance(group, kind)]
 
     @property
     def metrics(self) -> list[Metric]:
-        return list(self._all(Metric))
+        return self._all(Metric)
 
     @property
     def spans(self) -> list[Span]:
-        return list(self._all(Span))
+        return self._all(Span)
 
     @property
     def entities(self) -> list[Entity]:
-        return list(self._all(Entity))
+        return self._all(Entity)
 
     @property
     def attribute_groups(self) -> list[AttributeGroup]:
-        return list(self._all(AttributeGroup))
+        return self._all(AttributeGroup)
 
     @property
     def attributes(self) -> dict[str, Attribute]:
@@ -91,16 +94,20 @@ def _read(path: Path) -> tuple[Group, ...]:
         raise RegistryError([_explain(path.name, document, problem) for problem in error.errors()]) from error
 
 
-def _explain(file: str, document: object, problem: object) -> str:
-    """One line for one of pydantic's problems: the group by its ID instead of its position."""
-    where, group = list(problem["loc"]), ""  # type: ignore[index]
-    if where[:1] == ["groups"] and len(where) > 1:
-        entry = document["groups"][where[1]]  # type: ignore[index]
-        group = f"{entry.get('id', f'group {where[1]}') if isinstance(entry, dict) else f'group {where[1]}'}: "
-        where = where[3:]
-    field = ".".join(str(part) for part in where)
-    given = f", not {problem['input']!r}" if not isinstance(problem["input"], dict | list) else ""  # type: ignore[index]
-    return f"{file}: {group}{field + ': ' if field else ''}{problem['msg']}{given}"  # type: ignore[index]
+def _explain(file: str, document: Any, problem: ErrorDetails) -> str:
+    """One line for one of pydantic's problems, with IDs in the place of positions."""
+    words, node = [file], document
+    for part in problem["loc"]:
+        if isinstance(node, list) and isinstance(part, int):
+            node = node[part]
+            words.append(str(node.get("id", part)) if isinstance(node, dict) else str(part))
+        elif isinstance(node, dict) and part in node:
+            node = node[part]
+            words += [str(part)] if part not in LISTS else []
+    if problem["type"] == "missing":
+        words.append(str(problem["loc"][-1]))
+    given = "" if isinstance(problem["input"], dict | list) else f", not {problem['input']!r}"
+    return ": ".join([*words, problem["msg"].removeprefix("Value error, ") + given])
 
 
 def check(registry: Registry) -> Iterator[str]:
@@ -161,9 +168,8 @@ def _check_attribute(attribute: Attribute) -> Iterator[str]:
         return
     if attribute.annotations.akka.well_known and attribute.type != "string":
         yield f"{attribute.id}: well_known is for type string, not {attribute.type}"
-    expected = PYTHON_TYPES[attribute.type]
     for example in attribute.examples:
-        if type(example) is not expected:
+        if type(example) is not attribute.python_type:
             yield f"{attribute.id}: the example {example!r} is not of type {attribute.type}"
     if not attribute.examples and attribute.type != "boolean":
         yield f"{attribute.id}: needs examples, being of type {attribute.type}"

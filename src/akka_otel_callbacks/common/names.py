@@ -109,6 +109,14 @@ class RlStepPhase:
     TESTING: Final = "testing"
     SAVE_CHECKPOINT: Final = "save_checkpoint"
     STEP: Final = "step"
+    DUMP_ROLLOUT_GENERATIONS: Final = "dump_rollout_generations"
+    GENERATE_ASYNC: Final = "generate_async"
+    PARAM_SYNC: Final = "param_sync"
+    SYNC_ROLLOUT_WEIGHTS: Final = "sync_rollout_weights"
+    SWITCH_TO_TRAINER: Final = "switch_to_trainer"
+    SWITCH_TO_ROLLOUT: Final = "switch_to_rollout"
+    SWITCH_WAIT: Final = "switch_wait"
+    WAIT_FOR_ENOUGH_SAMPLES: Final = "wait_for_enough_samples"
 
 
 class RlTerm:

@@ -1,0 +1,96 @@
+"""The words of `docs/reference.md` that a template cannot say: areas, anchors, links, buckets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tools.model import Attribute, Entity, Metric, Span, short
+from tools.prometheus import prometheus_label, prometheus_name
+from tools.registry import Registry
+
+AREAS = {
+    "rl.yaml": "Reinforcement loop",
+    "sft.yaml": "Supervised loop",
+    "job.yaml": "Either loop",
+    "checkpoint.yaml": "Checkpoints",
+    "gpu.yaml": "GPU health",
+    "telemetry.yaml": "The telemetry itself",
+    "service.yaml": "Trainer service",
+}
+
+
+def areas(registry: Registry) -> dict[str, list[Metric]]:
+    """The metrics by the title of their area; a file without one of its own in `AREAS` is an area by its name."""
+    found = {file: [group for group in groups if isinstance(group, Metric)] for file, groups in registry.files.items()}
+    order = [*AREAS, *(file for file in found if file not in AREAS)]
+    return {AREAS.get(file, file.removesuffix(".yaml").capitalize()): found[file] for file in order if found.get(file)}
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def link(name: str) -> str:
+    """A link to where a metric or attribute is described, under its short name."""
+    return f"[`{short(name)}`](#{anchor(name)})"
+
+
+def linker(registry: Registry) -> Callable[[str], str]:
+    """A filter that turns each name in code style, short or full, into a link."""
+    names = {*registry.attributes, *(metric.name for metric in registry.metrics)}
+    targets = {**{short(name): name for name in names}, **{name: name for name in names}}
+
+    def linked(text: str) -> str:
+        return re.sub(r"`([^`]+)`", lambda code: link(targets[code[1]]) if code[1] in targets else code[0], text)
+
+    return linked
+
+
+def bound(value: float, unit: str) -> str:
+    """A histogram bound as a person reads it: bytes in binary multiples."""
+    if unit == "By":
+        for power, multiple in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+            if value >= 2**power:
+                return f"{value / 2**power:.15g} {multiple}"
+    return f"{value:.15g}"
+
+
+def buckets(metric: Metric) -> str:
+    """What a histogram's buckets are."""
+    if metric.extras.exponential:
+        return "base-2 exponential"
+    return ", ".join(bound(value, metric.unit) for value in metric.extras.buckets)
+
+
+def series(metric: Metric) -> str:
+    """The metric's names in Prometheus: one where both ways agree."""
+    collector, python = prometheus_name(metric, "collector"), prometheus_name(metric, "python")
+    return f"`{collector}`" if collector == python else f"`{collector}`, at the Python endpoint `{python}`"
+
+
+def filters(registry: Registry) -> dict[str, Callable[..., object]]:
+    """What the template calls."""
+    return {
+        "anchor": anchor,
+        "buckets": buckets,
+        "example": lambda example: f"{example:f}".rstrip("0") if isinstance(example, float) else str(example),
+        "label": prometheus_label,
+        "link": link,
+        "linked": linker(registry),
+        "series": series,
+        "short": short,
+        "users": lambda attribute: _users(registry, attribute),
+    }
+
+
+def _users(registry: Registry, attribute: Attribute) -> list[str]:
+    """Links to whatever carries an attribute."""
+    links = [link(metric.name) for metric in registry.metrics if _carries(metric, attribute)]
+    links += ["the [resource](#resource)"] * any(_carries(entity, attribute) for entity in registry.entities)
+    return links + ["[spans](#spans)"] * any(_carries(span, attribute) for span in registry.spans)
+
+
+def _carries(group: Metric | Entity | Span, attribute: Attribute) -> bool:
+    return any(use.ref == attribute.id for use in group.attributes)
