@@ -21,6 +21,7 @@ def _sentence(text: str) -> str:
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")]
 Sentence = Annotated[str, AfterValidator(_sentence)]
+Brief = Annotated[str, StringConstraints(max_length=90), AfterValidator(_sentence)]
 PYTHON_TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
 Stability = Literal["development", "alpha", "beta", "release_candidate", "stable"]
 
@@ -143,7 +144,7 @@ class Metric(Form):
     kind: Literal["gauge", "counter", "updowncounter", "histogram"] = Field(alias="instrument")
     unit: str
     stability: Stability
-    brief: Annotated[Sentence, StringConstraints(max_length=90)]
+    brief: Brief
     note: Sentence | None = None
     attributes: tuple[Reference, ...] = ()
     annotations: MetricAnnotations
