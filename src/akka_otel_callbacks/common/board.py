@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Union
 
 from akka_otel_callbacks.common.metric import Metric
 
-AttributeValue = Union[str, int, float, bool]
+AttributeValue = str | int | float | bool
 Attributes = Mapping[str, AttributeValue]
 Point = tuple[float, Attributes]
 Figures = dict[Metric, list[Point]]

@@ -53,20 +53,41 @@ class ExportLoop(Closer):
         self._interval_s = interval_s
         self._pause_s = pause_s
         self._wake = threading.Event()
+        self._hurry = threading.Event()
+        self._exports = threading.Condition()
+        self._begun = self._done = 0
 
     def step_reported(self) -> None:
         if self._pause_s is not None:
             self._wake.set()
 
+    def flush(self, timeout_s: float) -> bool:
+        """Asks for an export that begins from now, and waits for its end. False where it did not end in time."""
+        with self._exports:
+            wanted = self._begun + 1
+            self._hurry.set()
+            self._wake.set()
+            return self._exports.wait_for(lambda: self._done >= wanted, timeout_s)
+
     def stop(self) -> None:
         super().stop()
+        self._hurry.set()
         self._wake.set()
 
     def _until_stopped(self) -> None:
         while not self._stop_event.is_set():
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            self._attempt(self._reader.collect)
+            self._hurry.clear()
+            self._export()
             if self._pause_s is not None:
-                self._stop_event.wait(self._pause_s)
+                self._hurry.wait(self._pause_s)
+        self._export()
+
+    def _export(self) -> None:
+        with self._exports:
+            self._begun += 1
         self._attempt(self._reader.collect)
+        with self._exports:
+            self._done += 1
+            self._exports.notify_all()

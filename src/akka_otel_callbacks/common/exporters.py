@@ -48,37 +48,43 @@ class Selection:
     metrics: tuple[Target, ...]
     traces: tuple[Target, ...]
     interval_s: float
-    directory: Path
+    files: Mapping[str, Path]
+    """By signal, the embedded file, also where another target is chosen."""
     warnings: tuple[str, ...] = ()
     reason_none: str = ""
 
 
-def select(environ: Mapping[str, str], run_id: str) -> Selection:
+def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selection:
     """Reads `OTEL_SDK_DISABLED`, `OTEL_{METRICS,TRACES}_EXPORTER`, the OTLP endpoint variables and
     `OTEL_EXPORTER_OTLP_PROTOCOL`, in this order; where none of them says anything, the embedded files in
-    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals."""
-    directory = Path(environ.get("AKKA_OTEL_DIR") or Path("akka-otel") / _file_name(run_id))
+    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals.
+
+    Args:
+        environ: the process's environment.
+        run_id: names the default folder.
+        writer: where several processes of a run write, who this one is; it goes into the files' names.
+    """
+    directory = Path(environ.get("AKKA_OTEL_DIR") or Path("akka-otel") / _safe(run_id))
+    files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
     warnings: list[str] = []
     interval_s = _interval_s(environ, warnings)
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Selection((), (), interval_s, directory, reason_none="OTEL_SDK_DISABLED is true")
-    asked = {signal: _asked(environ, signal, directory, warnings) for signal in (METRICS, TRACES)}
+        return Selection((), (), interval_s, files, reason_none="OTEL_SDK_DISABLED is true")
+    asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
     if all(targets is None for targets in asked.values()):
         reason = "no exporter and no OTLP endpoint is configured"
-        asked = {signal: (_file(signal, directory, reason),) for signal in asked}
+        asked = {signal: (Target("file", reason, path=files[signal]),) for signal in asked}
     return Selection(
         metrics=asked[METRICS] or (),
         traces=asked[TRACES] or (),
         interval_s=interval_s,
-        directory=directory,
+        files=files,
         warnings=tuple(warnings),
         reason_none="the environment asks for none or names a target for the other signal only",
     )
 
 
-def _asked(
-    environ: Mapping[str, str], signal: str, directory: Path, warnings: list[str]
-) -> tuple[Target, ...] | None:
+def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
     """The signal's targets; None where the environment says nothing of it."""
     variable = f"OTEL_{signal}_EXPORTER"
     kinds = [kind.strip().lower() for kind in environ.get(variable, "").split(",") if kind.strip()]
@@ -88,34 +94,34 @@ def _asked(
     )
     if known:
         return tuple(
-            _target(environ, signal, kind, directory, f"{variable}={kind}", warnings) for kind in known if kind != "none"
+            _target(environ, signal, kind, file, f"{variable}={kind}", warnings) for kind in known if kind != "none"
         )
     for endpoint in (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         if environ.get(endpoint):
-            return (_target(environ, signal, "otlp", directory, f"{endpoint} is set", warnings),)
+            return (_target(environ, signal, "otlp", file, f"{endpoint} is set", warnings),)
     return None
 
 
-def _target(
-    environ: Mapping[str, str], signal: str, kind: str, directory: Path, reason: str, warnings: list[str]
-) -> Target:
+def _target(environ: Mapping[str, str], signal: str, kind: str, file: Path, reason: str, warnings: list[str]) -> Target:
     if kind == "file":
-        return _file(signal, directory, reason)
+        return Target(kind, reason, path=file)
     if kind == "prometheus":
-        return Target(kind, reason, endpoint=f"http://{_prometheus_host(environ)}:{_prometheus_port(environ, warnings)}/metrics")
+        return Target(
+            kind, reason, endpoint=f"http://{_prometheus_host(environ)}:{_prometheus_port(environ, warnings)}/metrics"
+        )
     if kind == "otlp":
         protocol = _protocol(environ, signal, warnings)
         return Target(kind, reason, protocol, _endpoint(environ, signal, protocol))
     return Target(kind, reason)
 
 
-def _file(signal: str, directory: Path, reason: str) -> Target:
-    return Target("file", reason, path=directory / f"{signal.lower()}.jsonl")
+def _file_name(signal: str, writer: str) -> str:
+    return f"{signal}-{_safe(writer)}.jsonl" if writer else f"{signal}.jsonl"
 
 
-def _file_name(run_id: str) -> str:
-    """The run's ID as a folder's name: an ID may hold any character, a name may not leave its parent folder."""
-    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in run_id).lstrip(".")
+def _safe(text: str) -> str:
+    """The text as a file's name: an ID may hold any character, a name may not leave its folder."""
+    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip(".")
     return name[:120] or "run"
 
 
@@ -176,11 +182,15 @@ class MetricOutput:
 
 def open_metrics(selection: Selection) -> list[MetricOutput]:
     """Readers for the selected targets; where one cannot be opened, the embedded file stands in for it."""
-    return _open(selection.metrics, _file(METRICS, selection.directory, "stands in"), lambda target: _open_metric(target, selection))
+    return _open(
+        selection.metrics,
+        Target("file", "stands in", path=selection.files[METRICS]),
+        lambda target: _open_metric(target, selection),
+    )
 
 
 def open_traces(selection: Selection) -> list[SpanExporter]:
-    return _open(selection.traces, _file(TRACES, selection.directory, "stands in"), _open_trace)
+    return _open(selection.traces, Target("file", "stands in", path=selection.files[TRACES]), _open_trace)
 
 
 def _open(targets: tuple[Target, ...], stand_in: Target, open_one: Callable[[Target], Any]) -> list[Any]:
@@ -189,7 +199,9 @@ def _open(targets: tuple[Target, ...], stand_in: Target, open_one: Callable[[Tar
         try:
             opened.append(open_one(target))
         except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
-            logger.warning("%s (%s) cannot be used: %s; writing to %s instead", target, target.reason, _say(error), stand_in.path)
+            logger.warning(
+                "%s (%s) cannot be used: %s; writing to %s instead", target, target.reason, _say(error), stand_in.path
+            )
             opened.append(open_one(stand_in))
     return opened
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
-from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, ExponentialBucketHistogramAggregation, View
+from opentelemetry.sdk.metrics.view import (
+    ExplicitBucketHistogramAggregation,
+    ExponentialBucketHistogramAggregation,
+    View,
+)
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import Attributes, Point
@@ -60,14 +64,18 @@ def views(*, exponential: bool) -> list[View]:
     Args:
         exponential: whether the exporters can carry exponential histograms.
     """
-    return [View(instrument_name=metric.name, aggregation=_aggregation(metric, exponential)) for metric in _histograms()]
+    return [
+        View(instrument_name=metric.name, aggregation=_aggregation(metric, exponential)) for metric in _histograms()
+    ]
 
 
 def _histograms() -> list[Metric]:
     return [metric for metric in names.JOB_METRICS if metric.kind is Kind.HISTOGRAM]
 
 
-def _aggregation(metric: Metric, exponential: bool) -> ExplicitBucketHistogramAggregation | ExponentialBucketHistogramAggregation:
+def _aggregation(
+    metric: Metric, exponential: bool
+) -> ExplicitBucketHistogramAggregation | ExponentialBucketHistogramAggregation:
     if not metric.exponential:
         return ExplicitBucketHistogramAggregation(boundaries=metric.buckets)
     if exponential:

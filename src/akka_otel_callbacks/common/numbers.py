@@ -36,7 +36,7 @@ def _as_float(value: float) -> float:
 
 def mean(values: list[float]) -> float | None:
     """The arithmetic mean, None of nothing."""
-    return math.fsum(values) / len(values) if values else None
+    return sum(values) / len(values) if values else None
 
 
 def sample_std(values: list[float]) -> float | None:
@@ -46,5 +46,6 @@ def sample_std(values: list[float]) -> float | None:
         return None
     if len(values) == 1:
         return 0.0
-    center = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - 1))
+    center = sum(values) / len(values)
+    # A product, where a power would raise for a deviation beyond 1e154.
+    return math.sqrt(sum((value - center) * (value - center) for value in values) / (len(values) - 1))

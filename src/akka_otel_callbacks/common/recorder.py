@@ -10,7 +10,7 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, Board, Figures, Point
 from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.common.step import RLStep, SFTStep, Source, Step, sources
+from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Source, Step
 
 RecordHistogram = Callable[[Metric, float, Attributes], None]
 
@@ -59,14 +59,14 @@ class Recorder:
 
     def _figures(self, step: Step) -> Figures:
         figures: Figures = {}
-        for source in sources(type(step), "gauges"):
+        for source in GAUGES[type(step)]:
             points = [(value, attributes) for value, attributes in self._finite(step, source)]
             if points:
                 figures[source.metric] = points
         return figures
 
     def _distributions(self, step: Step) -> None:
-        for source in sources(type(step), "distributions"):
+        for source in DISTRIBUTIONS[type(step)]:
             for value, attributes in self._finite(step, source):
                 # The SDK drops a negative record. A negative reward belongs to the bucket at or below 0; the gauges
                 # keep the true mean.

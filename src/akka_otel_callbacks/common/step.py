@@ -6,7 +6,6 @@ own. A field left at None (or empty) is absent: no data point, never a 0.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -17,12 +16,12 @@ from akka_otel_callbacks.common.metric import Attribute, Metric
 
 def gauge(metric: Metric, by: Attribute | None = None) -> Any:
     """A figure shown until the next step: a number, or with `by` a mapping from the attribute's value to a number."""
-    return field(default=None, metadata={"metric": metric, "by": by, "role": "gauges"})
+    return field(default=None, metadata={"metric": metric, "by": by, "role": "gauge"})
 
 
 def distribution(metric: Metric, by: Attribute | None = None) -> Any:
-    """Numbers recorded on a histogram: a number or list, or with `by` a mapping from the attribute's value to a list."""
-    return field(default=None, metadata={"metric": metric, "by": by, "role": "distributions"})
+    """Numbers for a histogram: a number or a list, or with `by` a mapping to lists from the attribute's value."""
+    return field(default=None, metadata={"metric": metric, "by": by, "role": "distribution"})
 
 
 class Source(NamedTuple):
@@ -112,11 +111,15 @@ class SFTStep:
 Step = RLStep | SFTStep
 
 
-@functools.cache
-def sources(step_type: type[Step], role: str) -> tuple[Source, ...]:
-    """The fields of a step type that are `gauges` or `distributions`, with their metrics."""
+def _sources(step_type: type[Step], role: str) -> tuple[Source, ...]:
     return tuple(
         Source(declared.name, declared.metadata["metric"], declared.metadata["by"])
         for declared in fields(step_type)
         if declared.metadata.get("role") == role
     )
+
+
+GAUGES: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "gauge") for kind in (RLStep, SFTStep)}
+DISTRIBUTIONS: Mapping[type[Step], tuple[Source, ...]] = {
+    kind: _sources(kind, "distribution") for kind in (RLStep, SFTStep)
+}

@@ -18,7 +18,7 @@ from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
 from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import Step, sources
+from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -41,7 +41,7 @@ class Capture(Protocol):
 class Telemetry:
     """Owns the providers, the queue of captures and the recorder. Use `start`, never the constructor."""
 
-    def __init__(self, identity: RunIdentity, step_type: type[Step]) -> None:
+    def __init__(self, identity: RunIdentity, step_type: type[Step] | None) -> None:
         self.identity = identity
         self.recording = False
         """Whether anything exports metrics. Where it is False, captures are not worth taking."""
@@ -59,17 +59,27 @@ class Telemetry:
     def start(
         cls,
         identity: RunIdentity,
-        step_type: type[Step],
+        step_type: type[Step] | None,
         *,
         environ: Mapping[str, str] = os.environ,
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
+        writer: str = "",
     ) -> Telemetry:
         """Opens what the environment asks for, or uses the providers that are handed in. The global providers are
-        neither read nor set."""
+        neither read nor set.
+
+        Args:
+            identity: who the run is.
+            step_type: what the process reports; None for one that has only observed sources, such as a worker.
+            environ: chooses the exporters and names the parent trace.
+            meter_provider: exports the metrics in place of one of our own.
+            tracer_provider: the same for spans.
+            writer: who this process is, where several write the embedded files of one run.
+        """
         show_to_people()
         telemetry = cls(identity, step_type)
-        selection = exporters.select(environ, identity.run_id)
+        selection = exporters.select(environ, identity.run_id, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
         telemetry._open_metrics(selection, meter_provider)
@@ -98,6 +108,13 @@ class Telemetry:
             from akka_otel_callbacks.common.instruments import observe
 
             observe(self._meter, metric, lambda: () if self._closed else points())
+
+    def flush(self, timeout_s: float) -> bool:
+        """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
+        processes that may be killed without an end."""
+        deadline = time.monotonic() + timeout_s
+        flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in self._loops]
+        return all(flushed)
 
     def span(self, span: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
         """Writes a finished span under the job's span. Times are Unix nanoseconds."""
@@ -158,17 +175,21 @@ class Telemetry:
         )
 
     def _register(self, meter_provider: MeterProvider) -> None:
+        self._meter = meter_provider.get_meter(SCOPE)
+        self.recording = True
+        if self._step_type is not None:
+            self._register_steps(self._step_type)
+
+    def _register_steps(self, step_type: type[Step]) -> None:
         """Creates the step type's instruments. The first callback of a collection drains the queue, so that the
         counters, histograms and gauges of one export are of the same steps."""
         from akka_otel_callbacks.common.instruments import Histograms
 
-        self._meter = meter_provider.get_meter(SCOPE)
-        histograms = Histograms(self._meter, [source.metric for source in sources(self._step_type, "distributions")])
-        recorder = self._recorder = Recorder(self._step_type, histograms.record)
-        self.recording = True
-        self.observe(names.TELEMETRY_NONFINITE, lambda: self._refresh() or recorder.nonfinite_points())
-        self.observe(self._step_type.counter, recorder.count_points)
-        for source in sources(self._step_type, "gauges"):
+        histograms = Histograms(self._meter, [source.metric for source in DISTRIBUTIONS[step_type]])
+        self._recorder = Recorder(step_type, histograms.record)
+        self.observe(names.TELEMETRY_NONFINITE, self._refreshed_nonfinite)
+        self.observe(step_type.counter, self._recorder.count_points)
+        for source in GAUGES[step_type]:
             self.observe(source.metric, lambda metric=source.metric: self._shown.points(metric))  # type: ignore[misc]
 
     def _open_traces(
@@ -194,9 +215,10 @@ class Telemetry:
             self._job.set_status(Status(StatusCode.ERROR, type(error).__name__))
         self._job.end()
 
-    def _refresh(self) -> None:
+    def _refreshed_nonfinite(self) -> tuple[Point, ...]:
         self._drain()
         self._shown = self._recorder.board
+        return self._recorder.nonfinite_points()
 
     def _drain(self) -> None:
         with self._draining:

@@ -1,0 +1,188 @@
+"""What every kind of training loop leaves behind at each step, on the training thread and as cheaply as possible."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.common.telemetry import Capture
+from akka_otel_callbacks.trl.attach import Wraps
+from akka_otel_callbacks.trl.tails import TailReader, Tails
+from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerState, TrainingArguments
+
+
+class Emit(Protocol):
+    """Takes a capture for the exporter's thread; `step` says that it completes a step."""
+
+    def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
+
+
+SAVE, EVAL = "save_checkpoint", "eval"
+
+
+@dataclass(slots=True)
+class Known:
+    """A capture that is translated already."""
+
+    step: Step
+
+    def deliver(self, recorder: Recorder) -> None:
+        recorder.record(self.step)
+
+
+@dataclass(slots=True)
+class Clock:
+    """`time.perf_counter` at the events of one step; None for an event that did not come."""
+
+    begin: float | None = None
+    gradients: float | None = None
+    optimized: float | None = None
+    end: float | None = None
+
+    def duration_s(self) -> float | None:
+        return _between(self.begin, self.end)
+
+    def forward_backward_s(self) -> float | None:
+        return _between(self.begin, self.gradients)
+
+    def optimizer_s(self) -> float | None:
+        return _between(self.gradients, self.optimized)
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else end - start
+
+
+class Loop:
+    """One training of one trainer. Subclasses know the figures of their kind of loop.
+
+    Values that a device holds are kept as references and read later, on the exporter's thread: reading them here would
+    make the training wait for the device.
+    """
+
+    step_type: type[Step]
+    buffers_needed = True
+    """Whether the trainer is expected to keep TRL's per-step buffers."""
+
+    def __init__(
+        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
+    ) -> None:
+        self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
+        self._wraps = wraps
+        self._emit = emit
+        self._tails = TailReader()
+        self._clock = Clock()
+        self._grad_norm: Any = None
+        self._learning_rate: Any = None
+        self._row: dict[str, Any] = {}
+        self._from_rows: set[str] = set()
+        self.missing: list[str] = []
+        """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
+        self.devices = max(1, args.world_size) * max(1, args.n_gpu)
+        self._wrap_common(trainer)
+
+    # The events of a step, in their order.
+
+    def begin_step(self) -> None:
+        self._clock = Clock(begin=time.perf_counter())
+        self._grad_norm = self._learning_rate = None
+
+    def gradients_ready(self, optimizer: Any) -> None:
+        self._clock.gradients = time.perf_counter()
+        self._learning_rate = optimizer.param_groups[0]["lr"] if optimizer is not None else None
+
+    def optimized(self) -> None:
+        self._clock.optimized = time.perf_counter()
+
+    def end_step(self, state: TrainerState) -> None:
+        self._clock.end = time.perf_counter()
+        self._emit(self._captured(state), step=True)
+
+    def logged(self, row: Mapping[str, Any]) -> None:
+        """Takes a log row: the buffers are empty now, and the row may say what the step could not."""
+        self._tails.cleared()
+        if is_evaluation(row) or is_summary(row):
+            return
+        self._row = dict(row) if self.log_only else {key: row[key] for key in self._from_rows if key in row}
+        if self._row:
+            self._emit(Known(self._translated(self._row)))
+
+    def _captured(self, state: TrainerState) -> Capture:
+        """What this step left behind."""
+        raise NotImplementedError
+
+    def _translated(self, values: Mapping[str, Any]) -> Step:
+        """Log keys to figures."""
+        raise NotImplementedError
+
+    @property
+    def log_only(self) -> bool:
+        """Whether the trainer has no per-step buffers, so that log rows are all there is."""
+        return "_metrics" in self.missing
+
+    def in_training(self) -> bool:
+        """TRL's own test for training against evaluation."""
+        trainer = self._trainer_ref()
+        return trainer is not None and bool(trainer.model.training)
+
+    def _values(self) -> dict[str, Any]:
+        """The step's tails, beside what the latest row said of figures that no tail has."""
+        trainer = self._trainer_ref()
+        buffers = getattr(trainer, "_metrics", None) if self.buffers_needed else None
+        tails: Tails = self._tails.new(buffers["train"]) if buffers else {}
+        values = {**self._row, **tails}
+        if self._grad_norm is not None:
+            values["grad_norm"] = self._grad_norm
+        if self._learning_rate is not None:
+            values["learning_rate"] = self._learning_rate
+        return values
+
+    def _wrap_common(self, trainer: Trainer | None) -> None:
+        if self.buffers_needed and not isinstance(getattr(trainer, "_metrics", None), Mapping):
+            self.missing.append("_metrics")
+        self._wrap(trainer, "_save_checkpoint", self._saved)
+        norm_owner, norm = self._grad_norm_source(trainer)
+        if not self._wraps.after(norm_owner, norm, self._normed):
+            self._from_rows.add("grad_norm")
+
+    def _wrap(self, trainer: Trainer | None, name: str, hook: Any) -> bool:
+        if self._wraps.after(trainer, name, hook):
+            return True
+        self.missing.append(name)
+        return False
+
+    @staticmethod
+    def _grad_norm_source(trainer: Trainer | None) -> tuple[Any, str]:
+        """transformers 5 has one method for every way to a norm; before, the accelerator clips and returns it."""
+        if hasattr(trainer, "_get_grad_norm"):
+            return trainer, "_get_grad_norm"
+        return getattr(trainer, "accelerator", None), "clip_grad_norm_"
+
+    def _normed(self, norm: Any, args: tuple[Any, ...], seconds: float) -> None:
+        if hasattr(norm, "full_tensor"):  # sharded: only a collective could read it, the trainer's log does
+            self._from_rows.add("grad_norm")
+        else:
+            self._grad_norm = norm
+
+    def _saved(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+        self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
+
+
+def kind_of(trainer: object) -> str | None:
+    """`rl`, `sft`, or None for a trainer of another kind. By name, so that no engine is imported for the question."""
+    for base in type(trainer).__mro__:
+        if kind := KINDS.get(base.__name__):
+            return kind
+    return None
+
+
+KINDS = {"GRPOTrainer": "rl", "RLOOTrainer": "rl", "SFTTrainer": "sft"}
+STEP_TYPES: dict[str, type[Step]] = {"rl": RLStep, "sft": SFTStep}

@@ -1,0 +1,199 @@
+"""The reinforcement loop: GRPO, RLOO and their subclasses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.numbers import mean, sample_std
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.trl.attach import Wraps
+from akka_otel_callbacks.trl.loop import Clock, Emit, Loop
+from akka_otel_callbacks.trl.vocabulary import rl_step
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerState, TrainingArguments
+
+TOTAL = names.RlTerm.TOTAL
+COMPLETION_IDS_ARGUMENT = 3  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
+
+
+@dataclass(slots=True)
+class Generated:
+    """What the generations of one step left: times, own tokens of each completion, scores as TRL's tensors."""
+
+    generation_s: float | None = None
+    reward_s: float | None = None
+    lengths: list[int] = field(default_factory=list)
+    scores: list[tuple[Any, Any]] = field(default_factory=list)
+    """Per scoring: a tensor [rollouts, terms] of unweighted scores with NaN for none, and the weights [terms] of that
+    moment."""
+
+
+@dataclass(slots=True)
+class RLCapture:
+    """One step as the training thread saw it."""
+
+    number: int
+    clock: Clock
+    values: dict[str, Any]
+    generated: Generated
+    terms: Sequence[str]
+    weights: Mapping[str, float]
+    tokens: int
+    devices: int
+
+    def deliver(self, recorder: Recorder) -> None:
+        step = rl_step(self.values, self.weights)
+        step.number = self.number
+        step.duration_s = self.clock.duration_s()
+        step.timing_s = phases(step.duration_s, self.generated)
+        if self.generated.scores:
+            scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
+            score(step, scorings, self.terms)
+        step.rollout_completion_length = self.generated.lengths
+        if self.tokens > 0:  # a step that trains on rollouts of an earlier one generates none
+            step.tokens = self.tokens
+            step.throughput = self.tokens / step.duration_s / self.devices if step.duration_s else None
+        recorder.record(step)
+
+
+class RLLoop(Loop):
+    step_type = RLStep
+
+    def __init__(
+        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
+    ) -> None:
+        super().__init__(trainer, args, state, wraps, emit)
+        self._generated = Generated()
+        self._tokens_seen = state.num_input_tokens_seen
+        self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
+        weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
+        self._weights = dict(zip(self._terms, weights, strict=False))
+        self._wrap(trainer, "_calculate_rewards", self._rewarded)
+        self._own_lengths = self._wrap(trainer, "_generate", self._completed)
+
+    def begin_step(self) -> None:
+        super().begin_step()
+        self._generated = Generated()
+
+    def _captured(self, state: TrainerState) -> RLCapture:
+        tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
+        return RLCapture(
+            state.global_step,
+            self._clock,
+            self._values(),
+            self._generated,
+            self._terms,
+            self._weights,
+            tokens,
+            self.devices,
+        )
+
+    def _translated(self, values: Mapping[str, Any]) -> RLStep:
+        return rl_step(values, self._weights)
+
+    def _completed(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+        if self.in_training():
+            self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
+            self._generated.lengths += own_lengths(result)
+
+    def _rewarded(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+        if not self.in_training():
+            return
+        self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
+        weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
+        if weights is None:
+            weights = [1.0] * result.shape[1]
+        elif weights.device.type == "cpu":
+            weights = weights.tolist()
+        self._generated.scores.append((result, weights))
+        if not self._own_lengths and len(args) > COMPLETION_IDS_ARGUMENT:  # before TRL 0.24
+            self._generated.lengths += map(len, args[COMPLETION_IDS_ARGUMENT])
+
+
+def _list(value: Any) -> Any:
+    """A tensor's numbers. On a device this waits for it, which is why it happens on the exporter's thread."""
+    return value if isinstance(value, list) else value.tolist()
+
+
+def own_lengths(result: Sequence[Any]) -> list[int]:
+    """Tokens that the model generated in each completion, from what TRL's `_generate` returns: prompt IDs, completion
+    IDs, and with tools a mask per completion that is 1 on the model's own tokens. The tuple's length changes with
+    the version, so the mask is told by its form."""
+    completions = result[1]
+    mask: Any = result[2] if len(result) > 2 else None
+    if _is_mask(mask, completions):
+        return [sum(own) for own in mask]
+    return [len(ids) for ids in completions]
+
+
+def _is_mask(mask: Any, completions: Sequence[Any]) -> bool:
+    if not isinstance(mask, list) or len(mask) != len(completions) or not all(isinstance(own, list) for own in mask):
+        return False
+    return all(len(own) == len(ids) for own, ids in zip(mask, completions, strict=True)) and all(
+        flag in (0, 1) for own in mask for flag in own[:1]
+    )
+
+
+def phases(duration_s: float | None, generated: Generated) -> dict[str, float | None]:
+    """Generation, scoring, and the update: the step less the two. What did not happen in this step has no time."""
+    update_s = None
+    if duration_s is not None:
+        update_s = duration_s - (generated.generation_s or 0.0) - (generated.reward_s or 0.0)
+    return {"gen": generated.generation_s, "reward": generated.reward_s, "update_actor": update_s}
+
+
+def score(step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str]) -> None:
+    """Sets a step's reward figures from the unweighted scores of every rollout, whose meaning, unlike that of the
+    logged `reward` and `reward_std`, is the same in every version of TRL.
+
+    A rollout's total is the sum of its weighted scores. A term that gave a rollout no score adds nothing to it. A
+    rollout that no term scored has no reward and is left out.
+
+    Args:
+        step: set in place.
+        scorings: per scoring the scores [rollouts][terms], NaN for none, and the terms' weights.
+        terms: the terms' names, by column.
+    """
+    shares = [
+        [score * weight for score, weight in zip(row, weights, strict=True)]
+        for rows, weights in scorings
+        for row in rows
+        if not all(map(math.isnan, row))
+    ]
+    totals = [sum(share for share in row if not math.isnan(share)) for row in shares]
+    step.rollouts = len(totals)
+    if not totals:
+        step.reward = step.reward_std = step.frac_reward_zero_std = None
+        step.reward_term = step.reward_term_std = None
+        return
+    columns = {term: column for term, *column in zip(terms, *shares, strict=False)}
+    given = {term: [share for share in column if not math.isnan(share)] for term, column in columns.items()}
+    filled = {
+        term: [0.0 if math.isnan(share) else share for share in column]
+        for term, column in columns.items()
+        if given[term]
+    } | {TOTAL: totals}
+    step.reward, step.reward_std = mean(totals), sample_std(totals)
+    step.reward_zero_ratio = totals.count(0.0) / len(totals)
+    step.reward_term = {term: mean(column) for term, column in filled.items()}
+    step.reward_term_std = {term: sample_std(column) for term, column in filled.items()}
+    step.rollout_reward = given | {TOTAL: totals}
+
+
+def distinct(terms: Sequence[str]) -> list[str]:
+    """Term names that differ from each other and from `total`: a second `f` becomes `f#2`."""
+    taken, labels = {TOTAL}, []
+    for term in terms:
+        label, count = term, 1
+        while label in taken:
+            count += 1
+            label = f"{term}#{count}"
+        taken.add(label)
+        labels.append(label)
+    return labels

@@ -1,0 +1,155 @@
+"""TRL's log keys, of every version, and the shared figures that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from akka_otel_callbacks.common.numbers import mean, number
+from akka_otel_callbacks.common.step import RLStep, SFTStep
+
+StepT = TypeVar("StepT", RLStep, SFTStep)
+Reduce = Callable[[list[float]], "float | None"]
+Values = Mapping[str, Any]
+"""By key: the value of a log row, or the list of values that a step appended."""
+
+
+class Key(NamedTuple):
+    """One log key: the field that it fills and how several values of one step become one."""
+
+    key: str
+    field: str
+    reduce: Reduce = mean
+
+
+RL_KEYS = (
+    Key("entropy", "entropy"),
+    Key("kl", "kl"),
+    Key("frac_reward_zero_std", "frac_reward_zero_std"),
+    Key("reward", "reward"),
+    Key("reward_std", "reward_std"),
+    Key("grad_norm", "grad_norm"),
+    Key("learning_rate", "learning_rate"),
+    Key("completions/clipped_ratio", "completion_clipped_ratio"),
+    Key("completions/mean_length", "completion_length"),
+    Key("completions/max_length", "completion_length_max", max),
+    Key("completions/min_length", "completion_length_min", min),
+    Key("completion_length", "completion_length"),  # up to 0.16
+    Key("clip_ratio/region_mean", "clip_ratio"),
+    Key("clip_ratio/high_mean", "clip_ratio_high"),
+    Key("clip_ratio/low_mean", "clip_ratio_low"),
+    Key("clip_ratio", "clip_ratio"),  # up to 0.16, and the Liger loss
+    Key("cispo_clip_ratio", "clip_ratio"),  # cispo clips at the upper bound only
+    Key("cispo_clip_ratio", "clip_ratio_high"),
+    Key("tools/call_frequency", "tool_calls"),
+)
+SFT_KEYS = (
+    Key("loss", "loss"),
+    Key("grad_norm", "grad_norm"),
+    Key("learning_rate", "learning_rate"),
+    Key("mean_token_accuracy", "token_accuracy"),
+)
+TERMINATED = "completions/mean_terminated_length"
+TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
+REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
+
+
+def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
+    """The figures of a log row, or of a step's tails.
+
+    Args:
+        values: numbers or lists of numbers by TRL's key; anything else in it is left out.
+        weights: the reward functions' weights by name, 1 where not given.
+    """
+    step = _fill(RLStep(), RL_KEYS, values)
+    step.completion_length_terminated = _terminated(values)
+    step.tool_failure_ratio = _tool_failure_ratio(values)
+    step.reward_term = _terms(values, MEAN, weights or {}) | _total(step.reward)
+    step.reward_term_std = _terms(values, STD, weights or {}) | _total(step.reward_std)
+    return step
+
+
+def sft_step(values: Values) -> SFTStep:
+    """The figures of a log row, or of a step's tails, of SFT and of whatever else logs the same names."""
+    return _fill(SFTStep(), SFT_KEYS, values)
+
+
+def eval_loss(metrics: Values) -> float | None:
+    """The loss of one evaluation: `eval_loss`, or `eval_<set>_loss` where the evaluation set has a name."""
+    return _eval_figure(metrics, "loss")
+
+
+def eval_runtime_s(metrics: Values) -> float | None:
+    return _eval_figure(metrics, "runtime")
+
+
+def is_evaluation(row: Values) -> bool:
+    return any(str(key).startswith("eval_") for key in row)
+
+
+def is_summary(row: Values) -> bool:
+    """The row at the end of a training. `train_runtime` is no proof of it: some settings add that to every row."""
+    return "train_loss" in row
+
+
+def _eval_figure(metrics: Values, name: str) -> float | None:
+    exact = metrics.get(f"eval_{name}")
+    named = (metrics[key] for key in metrics if str(key).startswith("eval_") and str(key).endswith(f"_{name}"))
+    return (
+        number(exact)
+        if exact is not None
+        else next((value for raw in named if (value := number(raw)) is not None), None)
+    )
+
+
+def _fill(step: StepT, keys: Iterable[Key], values: Values) -> StepT:
+    for key in keys:
+        found = _numbers(values.get(key.key))
+        if found and getattr(step, key.field) is None:  # of an old and a new key side by side the new one, listed first
+            setattr(step, key.field, key.reduce(found))
+    return step
+
+
+def _numbers(value: Any) -> list[float]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [found for item in items if (found := number(item)) is not None]
+
+
+def _terminated(values: Values) -> float | None:
+    """TRL writes 0 where every completion of a generation was truncated; a completion that ended has at least its EOS,
+    so that a 0 is never a length."""
+    return mean([length for length in _numbers(values.get(TERMINATED)) if length != 0])
+
+
+def _tool_failure_ratio(values: Values) -> float | None:
+    """Failed calls over calls of the step's generations; TRL writes 0 for a generation without a call."""
+    calls, failures = _numbers(values.get(TOOL_CALLS)), _numbers(values.get(TOOL_FAILURES))
+    if len(calls) != len(failures) or not sum(calls):
+        return None
+    return sum(call * failure for call, failure in zip(calls, failures, strict=True)) / sum(calls)
+
+
+def _terms(values: Values, suffix: str, weights: Mapping[str, float]) -> dict[str, Any]:
+    """`rewards/<name>/mean` or `/std` (up to 0.16 `rewards/<name>` for the mean), as the weighted share."""
+    terms = {}
+    for key, value in values.items():
+        name = _term_name(str(key), suffix)
+        found = mean(_numbers(value)) if name is not None else None
+        if name is not None and found is not None:
+            weight = weights.get(name, 1.0)
+            terms[name] = found * (weight if suffix == MEAN else abs(weight))
+    return terms
+
+
+def _term_name(key: str, suffix: str) -> str | None:
+    if not key.startswith(REWARDS):
+        return None
+    name = key[len(REWARDS) :]
+    if name.endswith(suffix):
+        return name[: -len(suffix)] or None
+    is_early_mean = suffix == MEAN and not name.endswith(STD)
+    return name or None if is_early_mean else None
+
+
+def _total(value: float | None) -> dict[str, float]:
+    return {} if value is None else {"total": value}
