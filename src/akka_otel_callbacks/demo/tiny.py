@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,8 +82,11 @@ def save(directory: Path, **model_options: Any) -> str:
 
 
 def sentence(words: int, seed: int) -> str:
-    """That many words, the same for the same seed."""
-    return " ".join(random.Random(seed).choices(WORDS, k=words))
+    """That many words, each one or two places after the last in the vocabulary, so that there is something to learn;
+    the same for the same seed."""
+    chance = random.Random(seed)
+    places = accumulate([chance.randrange(len(WORDS)), *chance.choices((1, 1, 1, 2), k=words - 1)])
+    return " ".join(WORDS[place % len(WORDS)] for place in places)
 
 
 def prompts(rows: int = 16, *, conversational: bool = False) -> Dataset:

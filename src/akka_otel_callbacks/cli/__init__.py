@@ -1,0 +1,64 @@
+"""The command `akka-otel`. Each command imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="OpenTelemetry for LLM fine-tuning jobs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals may hold headers and tokens
+)
+
+
+class Engine(str, Enum):
+    """The trainings that the demo can run."""
+
+    TRL_GRPO = "trl-grpo"
+    TRL_SFT = "trl-sft"
+
+
+@app.command()
+def demo(
+    engine: Annotated[Engine, typer.Option(help="Which training to run.")] = Engine.TRL_GRPO,
+    steps: Annotated[int, typer.Option(min=1, help="How many optimizer steps.")] = 30,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the figures go when no exporter is configured."),
+    ] = None,
+) -> None:
+    """Train a tiny model for half a minute, with no hub, GPU or collector, and show what was published."""
+    from akka_otel_callbacks.cli.demo import demo as run
+
+    run(engine.value, steps, directory)
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A run's directory, or a metrics.jsonl.")],
+    every_session: Annotated[
+        bool, typer.Option("--all", help="Every session in the file, not the newest only.")
+    ] = False,
+) -> None:
+    """Show every metric of a run with its latest value, from the files that it wrote."""
+    from akka_otel_callbacks.cli.show import show as run
+
+    run(path, every_session=every_session)
+
+
+@app.command()
+def doctor() -> None:
+    """Say where a training started here would send its telemetry, and whether that works."""
+    from akka_otel_callbacks.cli.doctor import doctor as run
+
+    run()
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    app(prog_name="akka-otel")

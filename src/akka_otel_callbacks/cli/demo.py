@@ -1,0 +1,137 @@
+"""`akka-otel demo`: a real training that is over in half a minute, and what it published."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from akka_otel_callbacks.cli import figures
+from akka_otel_callbacks.cli.output import stderr, stdout, stop
+from akka_otel_callbacks.cli.redaction import redact_url
+from akka_otel_callbacks.cli.table import summary
+from akka_otel_callbacks.common.exporters import Target, select
+from akka_otel_callbacks.common.log import logger
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": "0",  # one device is plenty, and several would be one DataParallel
+}
+FOLLOWED = ("reward", "loss")
+"""The log keys worth watching, the first that a row has."""
+
+
+def demo(engine: str, steps: int, directory: Path | None) -> None:
+    """Runs the training, then shows its figures or says where they went."""
+    if importlib.util.find_spec("trl") is None:
+        raise stop('The demo trains with TRL, which is not installed: pip install "akka-otel-callbacks[trl]"', code=1)
+    console = stdout()
+    _settle(os.environ, engine, directory)
+    selection = select(os.environ, run_id=engine)
+    started = time.monotonic()
+    _train(engine, steps, console)
+    console.print(f"{steps} steps of {engine} took {time.monotonic() - started:.0f} s.\n")
+    for target in selection.metrics:
+        _say_where(target, console)
+    if not selection.metrics:
+        console.print(f"Nothing was exported: {selection.reason_none}.")
+
+
+def _settle(environ: Any, engine: str, directory: Path | None) -> None:
+    """No hub, one device, and a directory of its own where neither the caller nor the environment names one."""
+    for name, value in QUIET.items():
+        environ.setdefault(name, value)
+    if directory is not None:
+        environ["AKKA_OTEL_DIR"] = str(directory)
+    elif not environ.get("AKKA_OTEL_DIR"):
+        environ["AKKA_OTEL_DIR"] = str(Path("akka-otel") / f"demo-{engine}-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+def _train(engine: str, steps: int, console: Console) -> None:
+    noise = io.StringIO()
+    try:
+        with _progress(console, steps) as progress, TemporaryDirectory() as work, _out_of_sight(noise):
+            from transformers import PrinterCallback
+
+            from akka_otel_callbacks.demo.trainings import TRAININGS
+            from akka_otel_callbacks.trl import AkkaTelemetryCallback
+
+            trainer = TRAININGS[engine](steps, Path(work), [AkkaTelemetryCallback(), _watcher(progress)])
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+    except Exception:
+        stderr().print(noise.getvalue(), markup=False)  # whatever the engine said may be the reason
+        raise
+
+
+@contextmanager
+def _progress(console: Console, steps: int) -> Iterator[Progress]:
+    """A progress bar; what the telemetry has to say appears above it."""
+    columns = TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    handler = RichHandler(logging.WARNING, console, show_time=False, show_path=False)
+    logger.addHandler(handler)
+    try:
+        with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as progress:
+            progress.add_task("loading the engine", total=steps)
+            yield progress
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def _out_of_sight(noise: TextIO) -> Iterator[None]:
+    """The engine's own bars, warnings and log rows would bury the demo's."""
+    import opentelemetry.sdk.metrics.export
+    import opentelemetry.sdk.trace.export  # noqa: F401 - the console exporters keep the stdout that they are imported with
+
+    with redirect_stdout(noise), redirect_stderr(noise):
+        yield
+
+
+def _watcher(progress: Progress) -> TrainerCallback:
+    from transformers import TrainerCallback
+
+    (task,) = progress.task_ids
+
+    class Watcher(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            progress.reset(task, description="training")
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            progress.advance(task)
+
+        def on_log(self, *_: Any, logs: Mapping[str, Any], **__: Any) -> None:
+            followed = next((key for key in FOLLOWED if key in logs), None)
+            if followed:
+                progress.update(task, description=f"training: {followed} {logs[followed]:.3f}")
+
+    return Watcher()
+
+
+def _say_where(target: Target, console: Console) -> None:
+    if target.path is None:
+        where = f"{target.kind} {redact_url(target.endpoint or '')}".strip()
+        console.print(f"The figures went to {where}, because {target.reason}.", soft_wrap=True)
+        return
+    if not target.path.exists():
+        raise stop(f"Nothing was written to {target.path}; the warnings above say why.", code=1)
+    console.print(summary(figures.read(target.path)))
+    console.print(f"The files lie in {target.path.parent}", soft_wrap=True)
+    console.print(f"To look again: akka-otel show {shlex.quote(str(target.path.parent))}", soft_wrap=True)

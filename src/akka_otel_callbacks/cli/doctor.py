@@ -1,0 +1,126 @@
+"""`akka-otel doctor`: where a training started here would send its telemetry, whether that works, and as whom."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from akka_otel_callbacks.cli.output import stdout
+from akka_otel_callbacks.cli.probe import Answer, probe
+from akka_otel_callbacks.cli.redaction import header_names, redact_attribute, redact_text, redact_url
+from akka_otel_callbacks.common.exporters import METRICS, TRACES, Selection, Target, select
+from akka_otel_callbacks.common.identity import identify
+
+MARKS = {True: Text("✓", style="green"), False: Text("✗", style="red"), None: Text("·", style="dim")}
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An engine or a library that matters to it. Versions are compared by their first two numbers.
+
+    Attributes:
+        least: the oldest supported version.
+        full: the oldest version with every figure, where that is a newer one.
+    """
+
+    name: str
+    least: tuple[int, int] = (0, 0)
+    full: tuple[int, int] = (0, 0)
+
+
+PACKAGES = (
+    Package("trl", least=(0, 20), full=(0, 24)),
+    Package("transformers", least=(4, 57)),
+    Package("verl", least=(0, 9)),
+    Package("ray"),
+    Package("torch"),
+    Package("opentelemetry-sdk", least=(1, 33)),
+)
+
+
+def doctor() -> None:
+    """Prints the findings. Exit code 1 where a training's telemetry would not arrive as the environment asks."""
+    environ, console = os.environ, stdout()
+    identity = identify(environ, engine={})
+    selection = select(environ, identity.run_id)
+    healthy = _export(selection, environ, console)
+    _engines(console)
+    _identity(identity.attributes, console)
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _export(selection: Selection, environ: Mapping[str, str], console: Console) -> bool:
+    targets = [(METRICS, target) for target in selection.metrics] + [(TRACES, target) for target in selection.traces]
+    answers = probe(targets)
+    table = _table("Export")
+    for (signal, target), answer in zip(targets, answers, strict=True):
+        table.add_row(MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
+    for signal, chosen in ((METRICS, selection.metrics), (TRACES, selection.traces)):
+        if not chosen:
+            table.add_row(MARKS[None], signal.lower(), "not exported", selection.reason_none)
+    for warning in selection.warnings:
+        table.add_row(MARKS[False], "warning", redact_text(warning, environ))
+    if names := header_names(environ):
+        table.add_row(MARKS[None], "headers", ", ".join(f"{name}=***" for name in names))
+    console.print(table)
+    return not selection.warnings and all(answer.ok is not False for answer in answers)
+
+
+def _target(target: Target, answer: Answer, environ: Mapping[str, str]) -> tuple[str, str]:
+    where = redact_url(target.endpoint) if target.endpoint else str(target.path or "")
+    place = " ".join(part for part in (target.kind, target.protocol, where) if part)
+    return place, "\n".join(part for part in (target.reason, redact_text(answer.text, environ)) if part)
+
+
+def _engines(console: Console) -> None:
+    table = _table("Engines")
+    table.add_row(MARKS[None], "python", platform.python_version())
+    for package in PACKAGES:
+        found = _version(package.name)
+        ok, verdict = _supported(package, found) if found else (None, "")
+        table.add_row(MARKS[ok], package.name, found or "not installed", verdict)
+    console.print(table)
+
+
+def _supported(package: Package, found: str) -> tuple[bool, str]:
+    numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+    if numbers < package.least:
+        return False, f"not supported: {_dotted(package.least)} or newer is"
+    if numbers < package.full:
+        return True, f"supported with fewer figures: {_dotted(package.full)} or newer has them all"
+    return True, "supported"
+
+
+def _identity(attributes: Mapping[str, object], console: Console) -> None:
+    table = _table("Identity, to which the engine adds what its configuration says")
+    for name, value in sorted(attributes.items()):
+        table.add_row("", name, redact_attribute(name, value))
+    console.print(table)
+
+
+def _table(title: str) -> Table:
+    table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
+    for _ in range(4):
+        table.add_column(overflow="fold")
+    return table
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

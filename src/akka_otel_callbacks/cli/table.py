@@ -1,0 +1,127 @@
+"""Shows a recording to a person: one line per series, with its latest value, its unit and its course."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from akka_otel_callbacks.cli.figures import Recording, Series, Session
+from akka_otel_callbacks.common import names
+
+PREFIX = names.JOB_DEVICES.name.removesuffix("job.devices")
+BARS = "▁▂▃▄▅▆▇█"
+COURSE_WIDTH = 16
+UNITS = {"1": "ratio", "By": "bytes", "Cel": "°C"}
+TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
+
+
+def summary(recording: Recording, *, every_session: bool = False) -> RenderableType:
+    """The newest session's series, or those of all sessions, and what could not be shown."""
+    shown = recording.sessions if every_session else recording.sessions[-1:]
+    parts = [part for session in shown for part in _session(session)]
+    hidden = len(recording.sessions) - len(shown)
+    if hidden:
+        parts.append(Text(f"{_count(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
+    if recording.unreadable:
+        lines = f"{recording.unreadable} of {_count(recording.lines, 'line')}"
+        parts.append(Text(f"{lines} could not be read (torn by a crash?) and {_were(recording.unreadable)} left out."))
+    return Group(*parts)
+
+
+def _session(session: Session) -> Iterator[RenderableType]:
+    series = session.sorted_series()
+    run_id = session.resource.get(names.ATTR_RUN_ID.name, "unnamed run")
+    about = [value.rpartition("/")[2] for attribute in TITLE if (value := session.resource.get(attribute.name))]
+    yield Text(" · ".join([run_id, *about, _count(session.exports, "export")]), style="bold")
+    scalars = [one for one in series if one.histogram is None]
+    histograms = [one for one in series if one.histogram is not None]
+    if scalars:
+        yield _table(
+            ("metric", "of", "latest", "unit", "over the exports"), map(_scalar_row, scalars), scalars, session
+        )
+    if histograms:
+        heads = ("histogram", "of", "count", "mean", "≈ p50", "≈ p90", "unit")
+        yield _table(heads, map(_histogram_row, histograms), histograms, session)
+    notes = []
+    if any(one.name.startswith(PREFIX) for one in series):
+        notes.append(f"Names are shown without their prefix {PREFIX}")
+    if not all(map(session.is_current, series)):
+        notes.append("Dim: not part of the newest export, the last value it had.")
+    yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
+    """Rows of one metric stand together under its name, which is printed once."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for head in heads:
+        right = head in ("latest", "count", "mean", "≈ p50", "≈ p90")
+        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for _, group in groupby(zip(series, rows, strict=True), key=lambda pair: pair[0].name):
+        for index, (one, row) in enumerate(group):
+            name = "" if index else _short(one.name)
+            table.add_row(name, _labels(one), *row, style=None if session.is_current(one) else "dim")
+    return table
+
+
+def _scalar_row(series: Series) -> tuple[str, ...]:
+    course = "" if series.total else sparkline(series.values)
+    return figure(series.values[-1]), unit(series.unit), course
+
+
+def _histogram_row(series: Series) -> tuple[str, ...]:
+    histogram = series.histogram
+    assert histogram is not None
+    figures = (histogram.count, histogram.mean, histogram.quantile(0.5), histogram.quantile(0.9))
+    return (*map(figure, figures), unit(series.unit))
+
+
+def figure(value: float | None) -> str:
+    """A value to four significant digits, whole numbers in full; a dash where there is none."""
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:.4g}"
+
+
+def unit(ucum: str) -> str:
+    """A UCUM unit as a person would write it: `{token}/s` is token/s."""
+    return UNITS.get(ucum, ucum.replace("{", "").replace("}", ""))
+
+
+def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
+    """The course of the finite values, each character the mean of an equal share of them; empty for fewer than two."""
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return ""
+    columns = min(width, len(finite))
+    edges = [round(column * len(finite) / columns) for column in range(columns + 1)]
+    means = [math.fsum(finite[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, span = min(means), max(means) - min(means)
+    if span == 0 or not math.isfinite(span):
+        return BARS[0] * columns
+    return "".join(BARS[min(int((mean - low) / span * len(BARS)), len(BARS) - 1)] for mean in means)
+
+
+def _labels(series: Series) -> str:
+    return ", ".join(_short(value) for _, value in series.labels)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(PREFIX)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
