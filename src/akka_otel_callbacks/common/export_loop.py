@@ -50,7 +50,7 @@ class ExportLoop(Closer):
     def __init__(self, reader: MetricReader, interval_s: float, pause_s: float | None) -> None:
         super().__init__("exporter", reader.shutdown)
         self._reader = reader
-        self._interval_s = interval_s
+        self._interval_s = min(interval_s, threading.TIMEOUT_MAX)  # past it a wait raises
         self._pause_s = pause_s
         self._wake = threading.Event()
         self._hurry = threading.Event()
@@ -80,7 +80,7 @@ class ExportLoop(Closer):
             self._wake.clear()
             self._hurry.clear()
             self._export()
-            if self._pause_s is not None:
+            if self._pause_s is not None and not self._stop_event.is_set():  # a stop's hurry may be cleared by now
                 self._hurry.wait(self._pause_s)
         self._export()
 
