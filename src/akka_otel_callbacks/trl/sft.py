@@ -11,6 +11,7 @@ from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.trl.attach import Wraps
+from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.loop import Clock, Emit, Loop
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
@@ -71,6 +72,8 @@ class SFTLoop(Loop):
         # With several processes the loss of this rank's batches is not the step's loss. The trainer's log gathers it.
         if args.world_size > 1 or not self._wrap(trainer, "training_step", self._trained):
             self._from_rows.add("loss")
+        if trainer is not None and (rows := row_capture(trainer, args)) is not None:
+            emit(rows)
 
     def begin_step(self) -> None:
         super().begin_step()
