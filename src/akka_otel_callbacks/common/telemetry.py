@@ -6,8 +6,10 @@ import atexit
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from akka_otel_callbacks.common import exporters, names
@@ -22,6 +24,7 @@ from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import TracerProvider
 
 SCOPE = "akka_otel_callbacks"
@@ -50,10 +53,10 @@ class Telemetry:
         self._draining = threading.Lock()
         self._closers: list[Closer] = []
         self._loops: list[ExportLoop] = []
+        self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
         self._shown = Board()
         self._closed = False
-        self._pid = os.getpid()
 
     @classmethod
     def start(
@@ -88,6 +91,7 @@ class Telemetry:
         for closer in telemetry._closers:
             closer.start()
         atexit.register(telemetry.close)
+        _silence_in_children(telemetry)
         return telemetry
 
     def capture(self, capture: Capture, *, step: bool = False) -> None:
@@ -107,7 +111,7 @@ class Telemetry:
         if self.recording:
             from akka_otel_callbacks.common.instruments import observe
 
-            observe(self._meter, metric, lambda: () if self._closed else points())
+            self._end_sources.append(observe(self._meter, metric, points))
 
     def flush(self, timeout_s: float) -> bool:
         """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
@@ -130,7 +134,7 @@ class Telemetry:
             error: what ended the training, if it did not end well.
             timeout_s: after it, what is still under way goes on in the background and dies with the process.
         """
-        if self._closed or os.getpid() != self._pid:  # a forked child must not send its parent's figures
+        if self._closed:
             return
         atexit.unregister(self.close)
         self._end_job(error)
@@ -139,11 +143,21 @@ class Telemetry:
             closer.stop()
         for closer in self._closers:
             closer.join(max(0.0, deadline - time.monotonic()))
-        self._closed = True
+        self.silence()
         for close in self._close_at_once:
             close()
         if any(closer.is_alive() for closer in self._closers):
             logger.warning("the last figures could not be sent within %g s; does the collector answer?", timeout_s)
+
+    def silence(self) -> None:
+        """Ends every series of a source, and takes no more captures."""
+        self._closed, self.recording = True, False
+        while self._end_sources:
+            self._end_sources.pop()()
+
+    @cached_property
+    def _resource(self) -> Resource:
+        return self.identity.resource()
 
     def _open_metrics(self, selection: exporters.Selection, meter_provider: MeterProvider | None) -> None:
         if meter_provider is not None:
@@ -157,7 +171,7 @@ class Telemetry:
         outputs = exporters.open_metrics(selection)
         if not outputs:
             return None
-        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 
         from akka_otel_callbacks.common.instruments import views
 
@@ -169,7 +183,8 @@ class Telemetry:
         self._closers.extend(self._loops)
         return MeterProvider(
             [output.reader for output in outputs],
-            resource=self.identity.resource(),
+            resource=self._resource,
+            exemplar_filter=AlwaysOffExemplarFilter(),  # no span is current on the exporter's thread
             views=views(exponential=all(output.interval_s is not None for output in outputs)),
             shutdown_on_exit=False,  # the SDK's own exit would hold the process for up to 30 s
         )
@@ -201,8 +216,7 @@ class Telemetry:
 
         if tracer_provider is not None:
             self._closers.append(Closer("traces", _flush_of(tracer_provider)))
-        elif span_exporters := exporters.open_traces(selection):
-            tracer_provider = tracing.private_provider(self.identity.resource(), span_exporters)
+        elif tracer_provider := tracing.private_provider(self._resource, exporters.open_traces(selection)):
             self._closers.append(Closer("traces", tracer_provider.shutdown))
         self._tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
         self._job = self._tracer.start_span(names.SPAN_JOB.name, context=tracing.parent_context(environ))
@@ -233,12 +247,25 @@ class Telemetry:
                 self._draining.release()
 
     def _deliver_all(self) -> None:
-        while self._captures:
+        for _ in range(len(self._captures)):  # what comes meanwhile is the next export's
             self._deliver(self._captures.popleft())
 
     @guarded
     def _deliver(self, capture: Capture) -> None:
         capture.deliver(self._recorder)
+
+
+def _silence_in_children(telemetry: Telemetry) -> None:
+    """A forked child must not export its parent's figures a second time, not even through a provider that is handed
+    in, whose reader the SDK starts again in the child."""
+    silence = weakref.WeakMethod(telemetry.silence)
+
+    def in_child() -> None:
+        if (found := silence()) is not None:
+            found()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)
 
 
 def _flush_of(provider: object) -> Callable[[], object]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from akka_otel_callbacks.common.log import logger
+
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.resources import Resource
@@ -33,12 +35,19 @@ def parent_context(environ: Mapping[str, str]) -> Context:
     return TraceContextTextMapPropagator().extract(carrier)
 
 
-def private_provider(resource: Resource, exporters: Sequence[SpanExporter]) -> TracerProvider:
-    """A tracer provider of our own; the global one belongs to the user's program."""
+def private_provider(resource: Resource, exporters: Sequence[SpanExporter]) -> TracerProvider | None:
+    """A tracer provider of our own; the global one belongs to the user's program. None where there is no exporter or
+    the SDK refuses a variable of the environment."""
+    if not exporters:
+        return None
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=resource, id_generator=UnseededIds(), shutdown_on_exit=False)
-    for exporter in exporters:
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        provider = TracerProvider(resource=resource, id_generator=UnseededIds(), shutdown_on_exit=False)
+        for exporter in exporters:
+            provider.add_span_processor(BatchSpanProcessor(exporter))
+    except ValueError as error:
+        logger.warning("no spans are exported, because a variable OTEL_BSP_* or OTEL_*_LIMIT is wrong: %s", error)
+        return None
     return provider
