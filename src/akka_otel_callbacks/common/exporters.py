@@ -87,7 +87,8 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
 def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
     """The signal's targets; None where the environment says nothing of it."""
     variable = f"OTEL_{signal}_EXPORTER"
-    kinds = [kind.strip().lower() for kind in environ.get(variable, "").split(",") if kind.strip()]
+    words = [word.strip().lower() for word in environ.get(variable, "").split(",")]
+    kinds = [kind for kind in dict.fromkeys(words) if kind]  # one named twice would export everything twice
     known = [kind for kind in kinds if kind in KINDS[signal]]
     warnings.extend(
         f"{variable}={kind!r} is not one of {', '.join(KINDS[signal])}; ignored" for kind in kinds if kind not in known
@@ -122,7 +123,7 @@ def _file_name(signal: str, writer: str) -> str:
 def _safe(text: str) -> str:
     """The text as a file's name: an ID may hold any character, a name may not leave its folder."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip(".")
-    return name[:120] or "run"
+    return name.encode()[:120].decode(errors="ignore") or "run"
 
 
 def _protocol(environ: Mapping[str, str], signal: str, warnings: list[str]) -> str:
@@ -164,7 +165,7 @@ def _prometheus_host(environ: Mapping[str, str]) -> str:
 
 def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
     text = environ.get("OTEL_EXPORTER_PROMETHEUS_PORT") or "9464"
-    if text.isascii() and text.isdigit() and int(text) < 65536:
+    if text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536:
         return int(text)
     warnings.append(f"OTEL_EXPORTER_PROMETHEUS_PORT={text!r} is not a port; 9464 is used")
     return 9464

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import AttributeValue
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.metric import Attribute
+from akka_otel_callbacks.common.numbers import number
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -27,6 +29,12 @@ POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
     names.ATTR_K8S_NODE_NAME: ("K8S_NODE_NAME", "NODE_NAME"),
 }
 """Where the downward API usually puts them. HOSTNAME is no source: outside Kubernetes it is set just the same."""
+
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""Where an object lies, in its repr: it differs from run to run."""
+
+INT64 = range(-(2**63), 2**63)
+"""The integers that an attribute can carry."""
 
 BY_NAME = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
 
@@ -48,7 +56,12 @@ class RunIdentity:
     def resource(self) -> Resource:
         from opentelemetry.sdk.resources import Resource
 
-        return Resource.create(dict(self.attributes))
+        created = Resource.create(dict(self.attributes))
+        # The SDK reads OTEL_RESOURCE_ATTRIBUTES too, and would bring back what was found malformed.
+        known = {
+            name: value for name, value in created.attributes.items() if name in self.attributes or name not in BY_NAME
+        }
+        return Resource(known, created.schema_url)
 
 
 def identify(
@@ -111,13 +124,14 @@ def _canonical(value: Any) -> Any:
         return [_canonical(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((_canonical(item) for item in value), key=repr)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _canonical(getattr(value, item.name, None)) for item in fields(value)}
     if isinstance(value, float) and value.is_integer():
         return int(value)  # 1.0 and 1 are the same setting
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    kind = value if isinstance(value, type) or callable(value) else type(value)
-    # An object's repr may hold its address, which differs from run to run.
-    return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', type(value).__qualname__)}"
+    scalar = number(value)  # numpy's and torch's
+    return ADDRESS.sub("", repr(value)) if scalar is None else _canonical(scalar)
 
 
 def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -148,8 +162,10 @@ def _typed(name: str, raw: Any) -> AttributeValue | None:
     if raw is None or raw == "":
         return None
     attribute = BY_NAME.get(name)
+    if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
+        return raw
     if attribute is None or attribute.type is str:
-        return raw if isinstance(raw, (str, int, float, bool)) and attribute is None else str(raw)
+        return str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
     converted = {int: _int, float: _float, bool: _bool}[attribute.type](raw)
     if converted is None:
         logger.warning("the resource attribute %s=%r is not %s; it is ignored", name, raw, _spell(attribute.type))
@@ -158,7 +174,7 @@ def _typed(name: str, raw: Any) -> AttributeValue | None:
 
 def _int(raw: Any) -> int | None:
     value = _float(raw)
-    return int(value) if value is not None and value.is_integer() else None
+    return int(value) if value is not None and value.is_integer() and int(value) in INT64 else None
 
 
 def _float(raw: Any) -> float | None:
