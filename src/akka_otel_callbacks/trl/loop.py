@@ -69,8 +69,6 @@ class Loop:
     """
 
     step_type: type[Step]
-    buffers_needed = True
-    """Whether the trainer is expected to keep TRL's per-step buffers."""
 
     def __init__(
         self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
@@ -78,7 +76,7 @@ class Loop:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._wraps = wraps
         self._emit = emit
-        self._tails = TailReader()
+        self._tails = TailReader(_training_buffers(trainer) or {})
         self._clock = Clock()
         self._grad_norm: Any = None
         self._learning_rate: Any = None
@@ -107,8 +105,7 @@ class Loop:
         self._emit(self._captured(state), step=True)
 
     def logged(self, row: Mapping[str, Any]) -> None:
-        """Takes a log row: the buffers are empty now, and the row may say what the step could not."""
-        self._tails.cleared()
+        """Takes a log row, which may say what the step could not."""
         if is_evaluation(row) or is_summary(row):
             return
         self._row = dict(row) if self.log_only else {key: row[key] for key in self._from_rows if key in row}
@@ -135,9 +132,7 @@ class Loop:
 
     def _values(self) -> dict[str, Any]:
         """The step's tails, beside what the latest row said of figures that no tail has."""
-        trainer = self._trainer_ref()
-        buffers = getattr(trainer, "_metrics", None) if self.buffers_needed else None
-        tails: Tails = self._tails.new(buffers["train"]) if buffers else {}
+        tails: Tails = self._tails.new(_training_buffers(self._trainer_ref()) or {})
         values = {**self._row, **tails}
         if self._grad_norm is not None:
             values["grad_norm"] = self._grad_norm
@@ -146,7 +141,7 @@ class Loop:
         return values
 
     def _wrap_common(self, trainer: Trainer | None) -> None:
-        if self.buffers_needed and not isinstance(getattr(trainer, "_metrics", None), Mapping):
+        if _training_buffers(trainer) is None:
             self.missing.append("_metrics")
         self._wrap(trainer, "_save_checkpoint", self._saved)
         norm_owner, norm = self._grad_norm_source(trainer)
@@ -174,6 +169,13 @@ class Loop:
 
     def _saved(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
         self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
+
+
+def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
+    """TRL's per-step buffers of the training; None for a trainer that keeps none, or keeps them in another form."""
+    buffers = getattr(trainer, "_metrics", None)
+    training = buffers.get("train") if isinstance(buffers, Mapping) else None
+    return training if isinstance(training, Mapping) else None
 
 
 def kind_of(trainer: object) -> str | None:

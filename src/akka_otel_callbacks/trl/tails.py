@@ -9,26 +9,24 @@ Tails = dict[str, list[Any]]
 
 
 class TailReader:
-    """Reads `trainer._metrics["train"]`, where TRL appends each value as it arises and clears all at each log."""
+    """Reads `trainer._metrics["train"]`, where TRL appends each value as it arises and drops all lists at each log of
+    the training. A log of an evaluation leaves them, and leftovers of an earlier training may be in them."""
 
-    def __init__(self) -> None:
-        self._read: dict[str, int] = {}
+    def __init__(self, buffers: Mapping[str, list[Any]]) -> None:
+        """Takes what is in the buffers already as read."""
+        self._read: dict[str, tuple[list[Any], int]] = {}
+        self.new(buffers)
 
     def new(self, buffers: Mapping[str, list[Any]]) -> Tails:
-        """What was appended since the last call. A list that shrank was cleared by a log in between. `num_tokens` is a
-        list of one that TRL replaces: its latest value is always new."""
-        read = self._read
+        """What was appended since the last call. A list that is not the one of that call was begun anew after a log;
+        `num_tokens` is always a new list of one."""
         tails: Tails = {}
         for key, values in buffers.items():
+            seen, start = self._read.get(key, (None, 0))
             length = len(values)
-            start = read.get(key, 0)
-            if start > length or key == "num_tokens":
+            if values is not seen or start > length:
                 start = 0
             if start < length:
                 tails[key] = values[start:]
-            read[key] = length
+            self._read[key] = values, length
         return tails
-
-    def cleared(self) -> None:
-        """The trainer logged, which empties the buffers."""
-        self._read.clear()
