@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.delivery import watched
 from akka_otel_callbacks.common.log import logger
 
 if TYPE_CHECKING:
@@ -236,10 +237,10 @@ def _metric_exporter(target: Target) -> MetricExporter:
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-        return GrpcExporter()
+        return watched(GrpcExporter(), target)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 
-    return HttpExporter()
+    return watched(HttpExporter(), target)
 
 
 def _pushing_reader(exporter: MetricExporter) -> MetricReader:
@@ -282,7 +283,7 @@ def _open_trace(target: Target) -> SpanExporter:
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-        return GrpcExporter()
+        return watched(GrpcExporter(), target)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 
-    return HttpExporter()
+    return watched(HttpExporter(), target)
