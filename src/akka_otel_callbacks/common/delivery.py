@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 from akka_otel_callbacks.common.log import logger
 
-
 ExporterT = TypeVar("ExporterT")
 
 
 def watched(exporter: ExporterT, target: object) -> ExporterT:
-    """A metric or span exporter, which from now on tells of its failures once for each time that `target` goes away. The SDK logs
-    every attempt, some five lines a minute for as long as a training runs."""
+    """A metric or span exporter, which from now on tells of failures once for each time that `target` goes away. The
+    SDK logs every attempt, some five lines a minute for as long as a training runs."""
     Watch(exporter, target)
     return exporter
 
