@@ -1,0 +1,208 @@
+"""What each of verl's worker processes publishes of itself: where it runs, which GPU it holds and how that GPU is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.verl.importhook import wrap
+from akka_otel_callbacks.verl.torchrun import agree
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.board import Point
+    from akka_otel_callbacks.common.gpu.devices import Devices
+    from akka_otel_callbacks.common.identity import RunIdentity
+    from akka_otel_callbacks.common.telemetry import Telemetry
+
+INTERVAL_S = 5
+"""Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
+FLUSH_TIMEOUT_S = 5.0
+ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
+"""How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
+
+_groups: weakref.WeakSet[Any] = weakref.WeakSet()
+_process: WorkerProcess | None = None
+
+
+def install(worker: ModuleType) -> None:
+    """Notices the workers of this process. verl makes several in one: the Ray actor and, inside it, one per role."""
+    wrap(worker.Worker, "__init__", _noticing)
+
+
+def install_groups(ray_base: ModuleType) -> None:
+    """Remembers the worker groups that this process drives, for `flush_workers`."""
+    wrap(ray_base.RayWorkerGroup, "__init__", _remembering)
+
+
+def setup_hook() -> None:
+    """For Ray's `worker_process_setup_hook`: loads the plugin in every process of the job, where verl is too old for
+    entry points. Ray kills a worker whose hook raises, so whatever fails is reported and the worker goes on."""
+    _load_plugin()
+
+
+@guarded
+def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+    """Has every worker that this process drives export now, and waits for at most `timeout_s` for all of them."""
+    handles = {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
+    if handles:
+        import ray
+
+        calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in handles.values()]
+        ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
+
+
+class WorkerProcess:
+    """The telemetry of one worker process, on threads of its own.
+
+    Args:
+        worker: the outermost of verl's workers in the process.
+        config: verl's configuration, None in a process of Ray.
+    """
+
+    def __init__(self, worker: Any, config: Any) -> None:
+        self._worker = weakref.ref(worker)
+        self._config = config
+        self._telemetry: Telemetry | None = None
+        threading.Thread(target=self._start, name="akka-otel-worker", daemon=True).start()
+
+    def flush(self, timeout_s: float) -> bool:
+        return self._telemetry is not None and self._telemetry.flush(timeout_s)
+
+    @guarded
+    def _start(self) -> None:
+        from opentelemetry.trace import NoOpTracerProvider
+
+        from akka_otel_callbacks.common import names
+        from akka_otel_callbacks.common.gpu.health import GpuHealth
+        from akka_otel_callbacks.common.telemetry import Telemetry
+
+        identity = _identity(self._config, os.environ)
+        if identity is None:
+            return
+        gpus = GpuHealth(_claim(os.environ))
+        telemetry = Telemetry.start(
+            identity,
+            None,
+            environ=_exporting(os.environ),
+            tracer_provider=NoOpTracerProvider(),  # the job's span is the driver's
+            writer=_name(os.environ),
+        )
+        gpus.start()
+        telemetry.observe(names.JOB_PLACEMENT, lambda: self._placement(gpus.devices, identity))
+        for metric in gpus.metrics:
+            telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
+        self._telemetry = telemetry
+
+    def _placement(self, devices: Devices, identity: RunIdentity) -> list[Point]:
+        from akka_otel_callbacks.common.placement import Placement
+
+        role = role_of(self._worker(), os.environ)
+        if role is None:
+            return []
+        where = identity.attributes
+        return Placement(devices, role=role, rank=_rank(os.environ), where=where, always=True).points()
+
+
+def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
+    """The roles that a worker process holds, in verl's words; None while its workers are being made.
+
+    They are known only after the outer worker's constructor: `WorkerDict` and `FusedWorker` fill a dict of roles.
+    """
+    inner = getattr(worker, "worker_dict", None) or getattr(worker, "fused_worker_dict", None)
+    if inner:
+        return "+".join(sorted(inner))
+    name = type(worker).__name__
+    if worker is None or name.startswith(("WorkerDict", "FusedWorker")):
+        return None
+    if name == "CheckpointEngineWorker":
+        group = environ.get("WG_PREFIX", "")
+        return next((role for prefix, role in ROLLOUT_GROUPS.items() if group.startswith(prefix)), "rollout")
+    return "trainer" if name == "TrainingWorker" else str(getattr(worker, "role", None) or name)
+
+
+@guarded
+def _load_plugin() -> None:
+    importlib.import_module("akka_otel_callbacks.verl.plugin")
+
+
+def _flush(worker: Any, timeout_s: float) -> bool:
+    """Runs in the worker, called by Ray."""
+    return _process is not None and _process.flush(timeout_s)
+
+
+def _noticing(init: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _notice(self)
+
+    return __init__
+
+
+@guarded
+def _notice(worker: Any) -> None:
+    """The first worker of a process is the outermost one; those that it makes change nothing."""
+    global _process
+    if _process is not None:
+        return
+    config = None if environment.is_active() else environment.calling_config()
+    if environment.is_active() or environment.asks(config):
+        _process = WorkerProcess(worker, config)
+
+
+def _remembering(init: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _groups.add(self)
+
+    return __init__
+
+
+def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
+    """The run's identity with an instance of its own; None where the run's ID cannot be told."""
+    from akka_otel_callbacks.common import names
+    from akka_otel_callbacks.common.identity import RunIdentity
+
+    if config is not None:
+        run_id = agree(_rank(environ), lambda: environment.identity(config).run_id)
+        if run_id is None:
+            return None
+        environment.adopt(run_id)
+    run = environment.identity(config)
+    instance = f"{run.run_id}.{run.attempt}.{_name(environ)}"
+    return RunIdentity({**run.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
+
+
+def _claim(environ: Mapping[str, str]) -> list[int | str]:
+    """The GPUs that the process holds: as Ray assigned them, or one per process under torchrun."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        from akka_otel_callbacks.common.gpu.devices import ray_claim
+
+        return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
+    return [int(environ["LOCAL_RANK"])]
+
+
+def _exporting(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that chooses a worker's exporters. Prometheus cannot scrape processes that come and go on one
+    machine under one port, so they write files in its place."""
+    chosen = {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **environ}
+    if "OTEL_METRICS_EXPORTER" in chosen:
+        chosen["OTEL_METRICS_EXPORTER"] = chosen["OTEL_METRICS_EXPORTER"].replace("prometheus", "file")
+    return chosen
+
+
+def _name(environ: Mapping[str, str]) -> str:
+    """What tells the worker from every other of the job: a rank is one only inside its group."""
+    return f"{environ.get('WG_PREFIX', 'worker')}.{_rank(environ)}"
+
+
+def _rank(environ: Mapping[str, str]) -> int:
+    return int(environ["RANK"])
