@@ -55,17 +55,3 @@ class Placement:
             )
             for position, device in enumerate(held)
         ]
-
-
-def torch_claim(device_type: str, ordinal: int | None, count: int) -> list[int]:
-    """The CUDA ordinals that a trainer's process holds; empty without CUDA.
-
-    Args:
-        device_type: of the trainer's device, such as `cuda` or `cpu`.
-        ordinal: its index, None for the first; the process's own one under torchrun.
-        count: how many devices the process trains on. More than one are the first `count`, as data parallelism in
-            one process takes them.
-    """
-    if device_type != "cuda":
-        return []
-    return list(range(count)) if count > 1 else [ordinal or 0]

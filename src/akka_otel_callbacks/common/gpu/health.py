@@ -1,0 +1,64 @@
+"""The GPUs of a process as one source of telemetry: what they are, how they are, and their XIDs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from akka_otel_callbacks.common.board import Point
+from akka_otel_callbacks.common.gpu.claims import Claim
+from akka_otel_callbacks.common.gpu.devices import Devices
+from akka_otel_callbacks.common.gpu.nvml import Nvml
+from akka_otel_callbacks.common.gpu.sampler import Sampler
+from akka_otel_callbacks.common.gpu.xid import XidWatcher
+from akka_otel_callbacks.common.metric import Metric
+
+SAMPLE_INTERVAL_S = 5.0
+
+
+class GpuHealth:
+    """NVML's figures of the devices that this process holds.
+
+    Args:
+        claim: CUDA ordinals and UUIDs; None for every device that CUDA shows to the process, empty for none.
+        interval_s: seconds between two samples.
+        backend: what stands in for pynvml in tests, such as `FakeNvml`.
+        environ: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up.
+    """
+
+    def __init__(
+        self,
+        claim: Claim | None = None,
+        *,
+        interval_s: float = SAMPLE_INTERVAL_S,
+        backend: Any = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        nvml = Nvml(backend)
+        self.devices = Devices(nvml, claim, environ)
+        self._sampler = Sampler(nvml, self.devices, interval_s)
+        self._watcher = XidWatcher(nvml, self.devices)
+
+    metrics: tuple[Metric, ...] = (*Sampler.metrics, *XidWatcher.metrics)
+
+    def start(self) -> None:
+        """Starts two daemon threads; none where the process holds no device. Calls nothing that could block."""
+        if self.devices.claim is None or len(self.devices.claim):
+            self._sampler.start()
+            self._watcher.start()
+
+    def stop(self) -> None:
+        """Ends them, in at most 0.2 s. `points` stays readable."""
+        self._watcher.stop()
+        self._sampler.stop()
+
+    def points(self, metric: Metric, reader: Hashable = None) -> list[Point]:
+        """The metric's points for one export, from memory.
+
+        Args:
+            reader: who exports. Means and bit sets cover the samples since this reader's previous call.
+        """
+        if metric in XidWatcher.metrics:
+            return self._watcher.points(metric)
+        return self._sampler.points(metric, reader)

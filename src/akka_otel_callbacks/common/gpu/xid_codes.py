@@ -1,0 +1,88 @@
+"""What NVIDIA's XID catalog says of each code that a compute job can meet, in short."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Cause(str, Enum):
+    """Where to look first. A hint, as NVIDIA's catalog gives it, and no verdict."""
+
+    APPLICATION = "usually a fault of the application"
+    INFORMATIONAL = "informational"
+    HARDWARE = "usually the hardware or the driver"
+
+
+class Xid(NamedTuple):
+    meaning: str
+    cause: Cause
+
+
+_APPLICATION, _INFORMATIONAL, _HARDWARE = Cause.APPLICATION, Cause.INFORMATIONAL, Cause.HARDWARE
+
+XIDS: dict[int, Xid] = {
+    8: Xid("GPU stopped processing", _APPLICATION),
+    11: Xid("invalid or corrupted push buffer stream", _APPLICATION),
+    13: Xid("graphics engine exception, such as an illegal address or instruction", _APPLICATION),
+    25: Xid("invalid or illegal push buffer stream", _APPLICATION),
+    31: Xid("GPU memory page fault", _APPLICATION),
+    32: Xid("invalid or corrupted push buffer stream", _APPLICATION),
+    37: Xid("driver firmware error", _INFORMATIONAL),
+    38: Xid("driver firmware error", _INFORMATIONAL),
+    **{code: Xid("copy engine exception", _APPLICATION) for code in (39, 40, 41)},
+    43: Xid("GPU stopped processing; the program was ended", _APPLICATION),
+    44: Xid("graphics engine fault during context switch", _INFORMATIONAL),
+    45: Xid("clean-up after an earlier error or the end of a program", _APPLICATION),
+    46: Xid("GPU stopped processing", _HARDWARE),
+    48: Xid("double-bit ECC error", _HARDWARE),
+    54: Xid("auxiliary power is not connected to the GPU board", _HARDWARE),
+    61: Xid("internal micro-controller breakpoint or warning", _HARDWARE),
+    62: Xid("internal micro-controller halt", _HARDWARE),
+    63: Xid("memory row remapped or page retired", _INFORMATIONAL),
+    64: Xid("memory row remapping or page retirement failed", _HARDWARE),
+    66: Xid("illegal access by the driver", _INFORMATIONAL),
+    67: Xid("illegal access by the driver", _INFORMATIONAL),
+    68: Xid("video decoder exception", _APPLICATION),
+    69: Xid("graphics engine class error", _APPLICATION),
+    **{code: Xid("copy engine error", _APPLICATION) for code in (70, 71, 72, 75, 76, 77, 85)},
+    74: Xid("NVLink error", _HARDWARE),
+    79: Xid("GPU has fallen off the bus", _HARDWARE),
+    80: Xid("corrupted data sent to the GPU", _HARDWARE),
+    92: Xid("high rate of single-bit ECC errors", _INFORMATIONAL),
+    93: Xid("non-fatal violation of the provisioned InfoROM wear limit", _INFORMATIONAL),
+    94: Xid("contained memory error", _HARDWARE),
+    95: Xid("uncontained memory error", _HARDWARE),
+    109: Xid("context switch timeout", _HARDWARE),
+    110: Xid("security fault", _HARDWARE),
+    119: Xid("GSP RPC timeout", _HARDWARE),
+    120: Xid("GSP error", _HARDWARE),
+    121: Xid("C2C link error", _INFORMATIONAL),
+    **{code: Xid("copy engine error", _APPLICATION) for code in range(126, 136)},
+    136: Xid("link training failed", _HARDWARE),
+    137: Xid("NVLink privilege error, such as an illegal address on a peer GPU", _APPLICATION),
+    140: Xid("unrecovered ECC error", _HARDWARE),
+    141: Xid("CUDA fast path error", _INFORMATIONAL),
+    143: Xid("GPU initialization error", _HARDWARE),
+    **{code: Xid("NVLink error", _HARDWARE) for code in range(144, 151)},
+    154: Xid("GPU recovery action changed; it follows another XID", _INFORMATIONAL),
+    155: Xid("NVLink error defined by software", _HARDWARE),
+    156: Xid("resource retirement", _HARDWARE),
+    157: Xid("resource retirement failed", _INFORMATIONAL),
+    158: Xid("GPU fatal timeout", _HARDWARE),
+    160: Xid("channel retirement", _INFORMATIONAL),
+    161: Xid("channel retirement failed", _INFORMATIONAL),
+    167: Xid("fatal PCIe timeout", _HARDWARE),
+    169: Xid("internal micro-controller halt", _HARDWARE),
+    171: Xid("details of an XID 48: the fault was in DRAM", _HARDWARE),
+    172: Xid("details of an XID 48: the fault was in SRAM", _HARDWARE),
+}
+"""Codes that are not here are reported all the same, without a meaning."""
+
+
+def describe(code: int) -> str:
+    """The meaning and the usual cause in words, for a log line."""
+    known = XIDS.get(code)
+    if known is None:
+        return "no meaning is known here; see NVIDIA's XID reference"
+    return f"{known.meaning}; {known.cause.value}"
