@@ -29,7 +29,7 @@ class Watch:
         self._failing = False
         exporter.export = self.export
         for base in type(exporter).__mro__:  # the SDK names a logger after each module
-            logging.getLogger(base.__module__).addFilter(_overheard)
+            _overheard.listen_to(logging.getLogger(base.__module__))
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
         with _overheard.listening() as said:
@@ -55,6 +55,11 @@ class _Overheard(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._thread = threading.local()
+
+    def listen_to(self, sdk_logger: logging.Logger) -> None:
+        """Before the SDK's own filter, which drops what another exporter said within the last 20 s."""
+        if self not in sdk_logger.filters:
+            sdk_logger.filters.insert(0, self)
 
     def filter(self, record: logging.LogRecord) -> bool:
         said: list[str] | None = getattr(self._thread, "said", None)
