@@ -176,6 +176,7 @@ def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
 class MetricOutput:
     """An opened reader. `interval_s` None: it is pulled, and nothing needs to call it."""
 
+    target: Target
     reader: MetricReader
     interval_s: float | None
     every_step: bool = False
@@ -184,27 +185,32 @@ class MetricOutput:
 
 def open_metrics(selection: Selection) -> list[MetricOutput]:
     """Readers for the selected targets; where one cannot be opened, the embedded file stands in for it."""
-    return _open(
-        selection.metrics,
-        Target("file", "stands in", path=selection.files[METRICS]),
-        lambda target: _open_metric(target, selection),
-    )
+    return _open(selection, METRICS, selection.metrics, lambda target: _open_metric(target, selection.interval_s))
 
 
 def open_traces(selection: Selection) -> list[SpanExporter]:
-    return _open(selection.traces, Target("file", "stands in", path=selection.files[TRACES]), _open_trace)
+    return _open(selection, TRACES, selection.traces, _open_trace)
 
 
-def _open(targets: tuple[Target, ...], stand_in: Target, open_one: Callable[[Target], Any]) -> list[Any]:
-    opened = []
+def _open(
+    selection: Selection, signal: str, targets: tuple[Target, ...], open_one: Callable[[Target], Any]
+) -> list[Any]:
+    opened, failed = [], []
     for target in targets:
         try:
             opened.append(open_one(target))
         except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
+            failed.append(target)
             logger.warning(
-                "%s (%s) cannot be used: %s; writing to %s instead", target, target.reason, _say(error), stand_in.path
+                "%s (%s) cannot be used: %s; see %s instead",
+                target,
+                target.reason,
+                _say(error),
+                selection.files[signal],
             )
-            opened.append(open_one(stand_in))
+    if failed and all(target.kind != "file" for target in targets):
+        stand_in = Target("file", f"stands in for {failed[0].kind}", path=selection.files[signal])
+        opened.append(open_one(stand_in))
     return opened
 
 
@@ -217,11 +223,11 @@ def _say(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _open_metric(target: Target, selection: Selection) -> MetricOutput:
+def _open_metric(target: Target, interval_s: float) -> MetricOutput:
     if target.kind == "prometheus":
         return _open_prometheus(target)
     every_step = target.kind == "file"
-    return MetricOutput(_pushing_reader(_metric_exporter(target)), selection.interval_s, every_step)
+    return MetricOutput(target, _pushing_reader(_metric_exporter(target)), interval_s, every_step)
 
 
 def _metric_exporter(target: Target) -> MetricExporter:
@@ -267,7 +273,7 @@ def _open_prometheus(target: Target) -> MetricOutput:
         server.shutdown()
         server.server_close()
 
-    return MetricOutput(reader, None, close=close)
+    return MetricOutput(target, reader, None, close=close)
 
 
 def _open_trace(target: Target) -> SpanExporter:

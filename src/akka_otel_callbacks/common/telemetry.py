@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -87,7 +87,6 @@ class Telemetry:
             logger.warning("%s", warning)
         telemetry._open_metrics(selection, meter_provider)
         telemetry._open_traces(selection, tracer_provider, environ)
-        _announce(selection, given=meter_provider is not None)
         for closer in telemetry._closers:
             closer.start()
         atexit.register(telemetry.close)
@@ -161,6 +160,7 @@ class Telemetry:
 
     def _open_metrics(self, selection: exporters.Selection, meter_provider: MeterProvider | None) -> None:
         if meter_provider is not None:
+            logger.info("figures go to the given meter provider")
             self._closers.append(Closer("metrics", _flush_of(meter_provider)))
         else:
             meter_provider = self._private_meter_provider(selection)
@@ -169,6 +169,7 @@ class Telemetry:
 
     def _private_meter_provider(self, selection: exporters.Selection) -> MeterProvider | None:
         outputs = exporters.open_metrics(selection)
+        _announce([output.target for output in outputs], selection.reason_none)
         if not outputs:
             return None
         from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
@@ -273,13 +274,9 @@ def _flush_of(provider: object) -> Callable[[], object]:
     return getattr(provider, "force_flush", lambda: None)
 
 
-def _announce(selection: exporters.Selection, *, given: bool) -> None:
-    if given:
-        logger.info("figures go to the given meter provider")
-        return
-    if not selection.metrics:
-        logger.info("no figures are exported: %s", selection.reason_none)
-        return
-    for target in selection.metrics:
+def _announce(targets: Sequence[exporters.Target], reason_none: str) -> None:
+    if not targets:
+        logger.info("no figures are exported: %s", reason_none)
+    for target in targets:
         look = f"; look with `akka-otel show {target.path.parent}`" if target.path else ""
         logger.info("figures go to %s (%s)%s", target, target.reason, look)
