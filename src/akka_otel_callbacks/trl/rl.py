@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
 
 TOTAL = names.RlTerm.TOTAL
+LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
+"""Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
+step's. Of the others the step's loss is their mean."""
+SAME_REWARD = 1e-8  # TRL's own tolerance for a standard deviation of zero
 COMPLETION_IDS_ARGUMENT = 3  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
 
 
@@ -44,17 +48,21 @@ class RLCapture:
     generated: Generated
     terms: Sequence[str]
     weights: Mapping[str, float]
+    group: int | None
     tokens: int
     devices: int
+    losses_add_up: bool
 
     def deliver(self, recorder: Recorder) -> None:
         step = rl_step(self.values, self.weights)
         step.number = self.number
+        if self.losses_add_up and isinstance(self.values.get("policy_loss"), list):
+            step.policy_loss = sum(self.values["policy_loss"])
         step.duration_s = self.clock.duration_s()
         step.timing_s = phases(step.duration_s, self.generated)
         if self.generated.scores:
             scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
-            score(step, scorings, self.terms)
+            score(step, scorings, self.terms, self.group)
         step.rollout_completion_length = self.generated.lengths
         if self.tokens > 0:  # a step that trains on rollouts of an earlier one generates none
             step.tokens = self.tokens
@@ -74,6 +82,8 @@ class RLLoop(Loop):
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
         weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
         self._weights = dict(zip(self._terms, weights, strict=False))
+        self._group = getattr(trainer, "num_generations", None)
+        self._losses_add_up = getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP
         self._wrap(trainer, "_calculate_rewards", self._rewarded)
         self._own_lengths = self._wrap(trainer, "_generate", self._completed)
 
@@ -90,8 +100,10 @@ class RLLoop(Loop):
             self._generated,
             self._terms,
             self._weights,
+            self._group,
             tokens,
             self.devices,
+            self._losses_add_up,
         )
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
@@ -148,9 +160,11 @@ def phases(duration_s: float | None, generated: Generated) -> dict[str, float | 
     return {"gen": generated.generation_s, "reward": generated.reward_s, "update_actor": update_s}
 
 
-def score(step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str]) -> None:
+def score(
+    step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str], group: int | None
+) -> None:
     """Sets a step's reward figures from the unweighted scores of every rollout, whose meaning, unlike that of the
-    logged `reward` and `reward_std`, is the same in every version of TRL.
+    logged ones, is the same in every version of TRL and with every way to scale rewards.
 
     A rollout's total is the sum of its weighted scores. A term that gave a rollout no score adds nothing to it. A
     rollout that no term scored has no reward and is left out.
@@ -159,14 +173,15 @@ def score(step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]
         step: set in place.
         scorings: per scoring the scores [rollouts][terms], NaN for none, and the terms' weights.
         terms: the terms' names, by column.
+        group: rollouts of one prompt, which stand side by side; None where that is not known.
     """
-    shares = [
+    rows = [
         [score * weight for score, weight in zip(row, weights, strict=True)]
-        for rows, weights in scorings
-        for row in rows
-        if not all(map(math.isnan, row))
+        for scores, weights in scorings
+        for row in scores
     ]
-    totals = [sum(share for share in row if not math.isnan(share)) for row in shares]
+    shares = [row for row in rows if _scored(row)]
+    totals = [_sum(row) for row in shares]
     step.rollouts = len(totals)
     if not totals:
         step.reward = step.reward_std = step.frac_reward_zero_std = None
@@ -184,6 +199,23 @@ def score(step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]
     step.reward_term = {term: mean(column) for term, column in filled.items()}
     step.reward_term_std = {term: sample_std(column) for term, column in filled.items()}
     step.rollout_reward = given | {TOTAL: totals}
+    if group:
+        step.frac_reward_zero_std = _flat(rows, group)
+
+
+def _scored(row: list[float]) -> bool:
+    return not all(map(math.isnan, row))
+
+
+def _sum(row: list[float]) -> float:
+    return sum(share for share in row if not math.isnan(share))
+
+
+def _flat(rows: list[list[float]], group: int) -> float | None:
+    """The share of groups whose rewards are all the same, of those that have any."""
+    groups = [[_sum(row) for row in rows[at : at + group] if _scored(row)] for at in range(0, len(rows), group)]
+    stds = [sample_std(totals) for totals in groups if totals]
+    return mean([float(std is not None and std < SAME_REWARD) for std in stds])
 
 
 def distinct(terms: Sequence[str]) -> list[str]:

@@ -42,6 +42,7 @@ RL_KEYS = (
     Key("cispo_clip_ratio", "clip_ratio"),  # cispo clips at the upper bound only
     Key("cispo_clip_ratio", "clip_ratio_high"),
     Key("tools/call_frequency", "tool_calls"),
+    Key("policy_loss", "policy_loss"),  # with an entropy bonus only
 )
 SFT_KEYS = (
     Key("loss", "loss"),
@@ -49,7 +50,7 @@ SFT_KEYS = (
     Key("learning_rate", "learning_rate"),
     Key("mean_token_accuracy", "token_accuracy"),
 )
-TERMINATED = "completions/mean_terminated_length"
+TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped_ratio"
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
@@ -116,9 +117,14 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _terminated(values: Values) -> float | None:
-    """TRL writes 0 where every completion of a generation was truncated; a completion that ended has at least its EOS,
-    so that a 0 is never a length."""
-    return mean([length for length in _numbers(values.get(TERMINATED)) if length != 0])
+    """The mean over the step's generations, each by its share of completions that ended. TRL writes 0 where all of a
+    generation were truncated; a completion that ended has at least its EOS, so that a 0 is never a length."""
+    lengths, clipped = _numbers(values.get(TERMINATED)), _numbers(values.get(CLIPPED))
+    if len(lengths) < 2 or len(lengths) != len(clipped):
+        return mean([length for length in lengths if length != 0])
+    ended = [1 - share for share in clipped]
+    weighted = sum(length * share for length, share in zip(lengths, ended, strict=True))
+    return weighted / sum(ended) if sum(ended) else None
 
 
 def _tool_failure_ratio(values: Values) -> float | None:
