@@ -1,0 +1,219 @@
+"""What a step's figures must be, by arithmetic of the tests' own: from the rollouts that the reward functions saw, from
+the batches that the model was given, and from what the trainer logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from akka_otel_callbacks.common import names
+from tests.trl.runs import Figures, Run
+from tests.trl.trainings import Book, Score
+
+RL_LOGGED: Mapping[str, Any] = {
+    "entropy": names.RL_STEP_ENTROPY,
+    "kl": names.RL_STEP_KL,
+    "grad_norm": names.RL_STEP_GRAD_NORM,
+    "learning_rate": names.RL_STEP_LEARNING_RATE,
+    "clip_ratio/region_mean": names.RL_STEP_CLIP_RATIO,
+    "clip_ratio/high_mean": names.RL_STEP_CLIP_RATIO_HIGH,
+    "clip_ratio/low_mean": names.RL_STEP_CLIP_RATIO_LOW,
+    "tools/call_frequency": names.RL_STEP_TOOL_CALLS,
+}
+SFT_LOGGED: Mapping[str, Any] = {
+    "loss": names.SFT_STEP_LOSS,
+    "grad_norm": names.SFT_STEP_GRAD_NORM,
+    "learning_rate": names.SFT_STEP_LEARNING_RATE,
+    "mean_token_accuracy": names.SFT_STEP_TOKEN_ACCURACY,
+}
+TIMED = {
+    metric.name
+    for metric in (names.RL_STEP_TIMING, names.RL_STEP_THROUGHPUT, names.SFT_STEP_TIMING, names.SFT_STEP_THROUGHPUT)
+}
+"""Differ from run to run; tests of their own hold them."""
+
+
+class Rollouts:
+    """The rollouts of one step, generation after generation.
+
+    Attributes:
+        scores: [rollouts, functions], NaN for None.
+        lengths: tokens of each completion.
+        ended: whether a completion came to its EOS; like TRL, a padding token as the last one counts as that.
+    """
+
+    def __init__(self, book: Book, step: int, functions: Sequence[str], tokenizer: Any) -> None:
+        scorings = book.of_step(step)
+        generations = [scorings[at : at + len(functions)] for at in range(0, len(scorings), len(functions))]
+        assert all([scoring.function for scoring in one] == list(functions) for one in generations)
+        columns = [
+            np.array([[np.nan if score is None else score for score in scoring.scores] for scoring in one], float).T
+            for one in generations
+        ]
+        self.functions = functions
+        self.generations = len(generations)
+        self.scores = np.concatenate(columns) if columns else np.empty((0, len(functions)))
+        ids = [tokens for one in generations for tokens in one[0].completion_ids]
+        self.prompts = [prompt for one in generations for prompt in one[0].prompts]
+        self.lengths = np.array([len(tokens) for tokens in ids], float)
+        endings = (tokenizer.eos_token_id, tokenizer.pad_token_id)
+        self.ended = np.array([tokens[-1] in endings for tokens in ids], bool)
+
+    def shares(self, weights: Sequence[float]) -> np.ndarray:
+        """Weighted scores of the rollouts that were scored at all."""
+        return (self.scores * np.array(weights))[~np.isnan(self.scores).all(axis=1)]
+
+    def totals(self, weights: Sequence[float]) -> np.ndarray:
+        return np.nansum(self.shares(weights), axis=1)
+
+
+def std(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def reward_figures(rollouts: Rollouts, weights: Sequence[float], labels: Sequence[str], group: int) -> Figures:
+    """Everything that follows from the scores."""
+    figures: Figures = {names.RL_STEP_ROLLOUTS.name: {None: float(len(rollouts.totals(weights)))}}
+    totals, shares = rollouts.totals(weights), rollouts.shares(weights)
+    if not len(totals):
+        return figures
+    means, spreads = {"total": totals.mean()}, {"total": std(totals)}
+    for column, name in zip(shares.T, labels, strict=True):
+        if not np.isnan(column).all():
+            means[name], spreads[name] = np.nan_to_num(column).mean(), std(np.nan_to_num(column))
+    groups = rollouts.scores * np.array(weights)
+    unscored = np.isnan(rollouts.scores).all(axis=1)
+    per_group = np.where(unscored, np.nan, np.nansum(groups, axis=1)).reshape(-1, group)
+    flat = [std(one[~np.isnan(one)]) < 1e-8 for one in per_group if not np.isnan(one).all()]
+    return figures | {
+        names.RL_STEP_REWARD.name: {None: totals.mean()},
+        names.RL_STEP_REWARD_STD.name: {None: std(totals)},
+        names.RL_STEP_REWARD_ZERO_RATIO.name: {None: float((totals == 0).mean())},
+        names.RL_STEP_REWARD_TERM.name: means,
+        names.RL_STEP_REWARD_TERM_STD.name: spreads,
+        names.RL_STEP_FRAC_REWARD_ZERO_STD.name: {None: float(np.mean(flat))},
+    }
+
+
+def completion_figures(rollouts: Rollouts) -> Figures:
+    """Everything that follows from the completions."""
+    figures: Figures = {
+        names.RL_STEP_COMPLETION_LENGTH.name: {None: rollouts.lengths.mean()},
+        names.RL_STEP_COMPLETION_LENGTH_MAX.name: {None: rollouts.lengths.max()},
+        names.RL_STEP_COMPLETION_LENGTH_MIN.name: {None: rollouts.lengths.min()},
+        names.RL_STEP_COMPLETION_CLIPPED_RATIO.name: {None: float((~rollouts.ended).mean())},
+    }
+    if rollouts.ended.any():
+        figures[names.RL_STEP_COMPLETION_LENGTH_TERMINATED.name] = {None: rollouts.lengths[rollouts.ended].mean()}
+    return figures
+
+
+def rl_figures(
+    rollouts: Rollouts,
+    row: Mapping[str, Any],
+    weights: Sequence[float],
+    labels: Sequence[str],
+    tokens: float,
+    group: int,
+) -> Figures:
+    """All gauges of one step but the timed ones."""
+    figures: Figures = {metric.name: {None: row[key]} for key, metric in RL_LOGGED.items() if key in row}
+    if "cispo_clip_ratio" in row:  # it clips at the upper bound only
+        for metric in (names.RL_STEP_CLIP_RATIO, names.RL_STEP_CLIP_RATIO_HIGH):
+            figures[metric.name] = {None: row["cispo_clip_ratio"]}
+    if rollouts.generations:
+        figures |= reward_figures(rollouts, weights, labels, group)
+        figures |= completion_figures(rollouts)
+        figures[names.RL_STEP_TOKENS.name] = {None: tokens}
+    return figures
+
+
+def compare(actual: Figures, wanted: Figures) -> None:
+    """Equal, in the metrics and series that there are and in every number. TRL keeps scores in 32 bits."""
+    actual = {name: series for name, series in actual.items() if name not in TIMED}
+    assert {name: set(series) for name, series in actual.items()} == {
+        name: set(series) for name, series in wanted.items()
+    }
+    for name, series in wanted.items():
+        assert actual[name] == pytest.approx(series, rel=1e-5, abs=1e-7), name
+
+
+def check_rl_steps(
+    run: Run,
+    book: Book,
+    rewards: Mapping[Score, float],
+    tokenizer: Any,
+    *,
+    rows: Mapping[int, Mapping[str, Any]] | None = None,
+    more: Callable[[Mapping[str, Any]], Figures] = lambda row: {},
+    labels: Sequence[str] | None = None,
+    group: int = 4,
+) -> None:
+    """Every gauge of every step, and the histograms and the counter after it.
+
+    Args:
+        run: the exported run.
+        book: what its reward functions saw.
+        rewards: weights by function.
+        tokenizer: counts the prompts' tokens.
+        rows: the log row of each step; those of the run itself where it logged every step.
+        more: gauges that this training has beside the usual ones, from a step's row.
+        labels: the terms, where they are not the functions' names.
+        group: completions per prompt.
+    """
+    functions = [score.__name__ for score in rewards]
+    weights = list(rewards.values())
+    assert run.steps, "nothing was exported"
+    scored: dict[str, list[float]] = {name: [] for name in (*(labels or functions), "total")}
+    lengths: list[float] = []
+    for count, step in enumerate(run.steps, start=1):
+        rollouts = Rollouts(book, step, functions, tokenizer)
+        row = rows[step] if rows else run.row(step)
+        tokens = rollouts.lengths.sum() + sum(len(tokenizer(prompt)["input_ids"]) for prompt in rollouts.prompts)
+        compare(run.figures(step), rl_figures(rollouts, row, weights, labels or functions, tokens, group) | more(row))
+        assert run.shown(names.RL_STEP_COUNT, step) == count
+        for name, column in zip(labels or functions, rollouts.shares(weights).T, strict=True):
+            scored[name] += column[~np.isnan(column)].tolist()
+        scored["total"] += rollouts.totals(weights).tolist()
+        lengths += rollouts.lengths.tolist()
+        for name, values in scored.items():
+            check_reward_histogram(run, step, name, values)
+        check_length_histogram(run, step, lengths)
+
+
+def check_reward_histogram(run: Run, step: int, name: str, values: Sequence[float]) -> None:
+    """A negative reward is recorded as 0."""
+    histogram = run.histogram(names.RL_ROLLOUT_REWARD, step, name)
+    if not values:
+        assert histogram is None
+        return
+    assert histogram is not None, f"no rollout rewards of {name}"
+    recorded = np.maximum(np.float32(values).astype(float), 0)
+    bounds = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1, 2, 5)
+    assert histogram.bounds == bounds
+    assert histogram.count == len(recorded)
+    assert histogram.sum == pytest.approx(recorded.sum(), rel=1e-5, abs=1e-6)
+    assert histogram.max == pytest.approx(recorded.max(), rel=1e-5)
+    # A bucket holds what is at most its bound; a score within rounding of a bound may lie on either side of it.
+    for bound, at_most in zip(bounds, np.cumsum(histogram.counts), strict=False):
+        assert (recorded <= bound - 1e-5).sum() <= at_most <= (recorded <= bound + 1e-5).sum(), f"{name} to {bound}"
+    assert histogram.counts[0] == (recorded <= 1e-7).sum()
+
+
+def check_length_histogram(run: Run, step: int, lengths: Sequence[float]) -> None:
+    histogram = run.histogram(names.RL_ROLLOUT_COMPLETION_LENGTH, step)
+    if not lengths:
+        assert histogram is None
+        return
+    assert histogram is not None
+    assert histogram.scale is not None, "it is to be exponential"
+    assert (histogram.count, histogram.sum) == (len(lengths), sum(lengths))
+    assert (histogram.min, histogram.max) == (min(lengths), max(lengths))
+    assert sum(histogram.counts) + histogram.zero_count == len(lengths)
+    base = 2.0**2.0**-histogram.scale
+    edges = [base ** (histogram.offset + index + 1) for index in range(len(histogram.counts))]
+    for edge, at_most in zip(edges, np.cumsum(histogram.counts), strict=True):
+        assert at_most == sum(length <= edge * (1 + 1e-9) for length in lengths)
