@@ -1,0 +1,148 @@
+"""Sees the rollouts of every step in the trainer's process, where verl computes its own figures of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.verl.importhook import wrap
+from akka_otel_callbacks.verl.rollouts import Rollouts, columns
+from akka_otel_callbacks.verl.tools import TALLY
+
+
+class Inbox:
+    """Rollouts that no log call has taken yet. It takes some only while a run listens."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        self.described = Rollouts()
+        """What is known beside the batch that verl is about to compute its figures of."""
+        self._kept: list[Rollouts] = []
+
+    def keep(self, rollouts: Rollouts) -> None:
+        self._kept.append(rollouts)
+
+    def take(self, up_to_step: float | None) -> list[Rollouts]:
+        """The rollouts of all steps up to one; with None, or where a batch's step is unknown, all.
+
+        fully_async logs a step when the next one's batch has been computed already, which therefore stays.
+        """
+        early: list[Rollouts] = []
+        later: list[Rollouts] = []
+        for kept in self._kept:
+            is_later = up_to_step is not None and kept.step is not None and kept.step > up_to_step
+            (later if is_later else early).append(kept)
+        self._kept = later
+        return early
+
+
+INBOX = Inbox()
+
+
+def install(metric_utils: ModuleType) -> None:
+    """Every trainer calls `compute_data_metrics(batch, use_critic)` once for a step, or for a part of one."""
+    wrap(metric_utils, "compute_data_metrics", _keeping)
+
+
+def install_v1(trainer_base: ModuleType) -> None:
+    """The v1 trainers hand that function tensors only; what else there is of a rollout lies in the TransferQueue."""
+    wrap(trainer_base.PPOTrainer, "_compute_metrics", lambda compute: _describing(compute, _described_v1, trainer_base))
+
+
+def install_separation(ray_trainer: ModuleType) -> None:
+    wrap(
+        ray_trainer.SeparateRayPPOTrainer,
+        "_fit_collect_metrics",
+        lambda collect: _describing(collect, _described_separation, ray_trainer),
+    )
+
+
+def _keeping(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
+        metrics = compute(*args, **kwargs)
+        if INBOX.listening:
+            _keep(args[0] if args else kwargs.get("batch"))
+        return metrics
+
+    return compute_data_metrics
+
+
+def _describing(
+    compute: Callable[..., Any], describe: Callable[..., Rollouts | None], module: ModuleType
+) -> Callable[..., Any]:
+    def wrapped(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        if not INBOX.listening:
+            return compute(self, batch, *args, **kwargs)
+        INBOX.described = describe(self, batch, module) or Rollouts()
+        try:
+            return compute(self, batch, *args, **kwargs)
+        finally:
+            INBOX.described = Rollouts()
+
+    return wrapped
+
+
+@guarded
+def _keep(batch: Any) -> None:
+    INBOX.keep(_seen(batch, INBOX.described))
+
+
+def _seen(batch: Any, described: Rollouts) -> Rollouts:
+    """The batch's rows as verl has them for its own figures: padding rows are gone. Sums over tokens stay tensors."""
+    tensors, others = batch.batch, batch.non_tensor_batch
+    width = tensors["responses"].shape[-1]
+    if "response_length" in tensors.keys():  # noqa: SIM118 - a TensorDict's `in` is about something else
+        described.lengths = tensors["response_length"]
+    else:
+        described.lengths = tensors["attention_mask"][:, -width:].sum(-1)
+    mask = tensors["response_mask"] if "response_mask" in tensors.keys() else None  # noqa: SIM118
+    described.own_lengths = described.lengths if mask is None else mask.sum(-1)
+    described.scores = tensors["token_level_scores"].sum(-1)
+    if described.groups is not None and len(described.groups) != len(described.scores):
+        return replace(described, groups=None, last_of_session=None, terms={}, tools=None, tokens=None)
+    if described.groups is None and "uid" in others:
+        described.groups = list(others["uid"])
+        described.terms = {key: others[key] for key in batch.meta_info.get("reward_extra_keys", ()) if key in others}
+        described.tools = list(others[TALLY]) if TALLY in others else None
+    return described
+
+
+@guarded
+def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollouts:
+    """Keys are `{uid}_{session}_{index}`; an agent loop may leave several outputs of one session, of which the last
+    holds the reward's completion. Tags tell the rows that only pad the batch."""
+    rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    keys = [key for key, _ in rows]
+    sessions = [key.rsplit("_", 1)[0] for key in keys]
+    described = Rollouts(
+        step=trainer.global_steps,
+        groups=[session.rsplit("_", 1)[0] for session in sessions],
+        last_of_session=_last_of_session(keys),
+        tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
+    )
+    _fetch_extras(described, keys, batch.partition_id, trainer_base.tq)
+    return described
+
+
+def _last_of_session(keys: Sequence[str]) -> list[bool]:
+    last: dict[str, int] = {}
+    for session, _, index in (key.rpartition("_") for key in keys):
+        last[session] = max(last.get(session, 0), int(index))
+    return [last[session] == int(index) for session, _, index in (key.rpartition("_") for key in keys)]
+
+
+@guarded
+def _fetch_extras(described: Rollouts, keys: list[str], partition_id: str, queue: Any) -> None:
+    """The one fetch of a step: small objects, no tensor."""
+    fetched = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+    extras: Iterable[Mapping[str, Any]] = fetched["extra_fields"].tolist()
+    described.terms = columns([extra.get("reward_extra_info") or {} for extra in extras])
+    described.tools = [extra.get(TALLY) for extra in extras]
+
+
+@guarded
+def _described_separation(trainer: Any, batch: Any, ray_trainer: ModuleType) -> Rollouts:
+    return Rollouts(step=trainer.global_steps)

@@ -1,0 +1,74 @@
+"""Changes other people's modules after their own import, without importing them, and wraps what is in them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+AfterImport = Callable[[ModuleType], object]
+WRAPPED = "__akka_otel_wrapped__"
+
+
+def after_import(hooks: Mapping[str, AfterImport]) -> None:
+    """Calls each hook with its module: at once where the module is imported already, else right after its import and
+    before anybody binds a name of it with `from … import`. A hook must not raise."""
+    for name in hooks.keys() & sys.modules.keys():
+        hooks[name](sys.modules[name])
+    sys.meta_path.insert(0, _Finder(hooks))  # type: ignore[arg-type]  # importlib.abc takes long to import
+
+
+def wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replaces `owner.name` by `around` of it, once: what is wrapped already stays.
+
+    Raises:
+        AttributeError: the owner has no such name, as in another version.
+    """
+    original = getattr(owner, name)
+    if WRAPPED in vars(original):
+        return
+    wrapped = functools.wraps(original)(around(original))
+    setattr(wrapped, WRAPPED, True)
+    setattr(owner, name, wrapped)
+
+
+class _Finder:
+    """Finds nothing by itself: what the other finders find for a hooked name gets a loader that calls the hook."""
+
+    def __init__(self, hooks: Mapping[str, AfterImport]) -> None:
+        self._hooks = hooks
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        hook = self._hooks.get(fullname)
+        if hook is None:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(fullname, path, target) if find and finder is not self else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, hook)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class _Loader:
+    def __init__(self, loader: Any, hook: AfterImport) -> None:
+        self._loader = loader
+        self._hook = hook
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._hook(module)
+
+    def __getattr__(self, name: str) -> Any:
+        # inspect, pkgutil and debuggers ask the loader for source, resources and paths
+        return getattr(self._loader, name)

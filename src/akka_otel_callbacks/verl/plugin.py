@@ -1,0 +1,72 @@
+"""The plugin that verl loads in each of its processes: hooks for verl's modules, and nothing heavy.
+
+verl 0.9 finds it by its `verl.plugins` entry point; 0.6 to 0.8 load it with
+`VERL_USE_EXTERNAL_MODULES=akka_otel_callbacks.verl.plugin`. Every hook does nothing in a run that did not ask for
+`akka_otel`. `AKKA_OTEL_DISABLE=1` leaves verl untouched altogether.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import NamedTuple
+
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.verl.importhook import after_import
+
+DISABLE = "AKKA_OTEL_DISABLE"
+
+
+class Hook(NamedTuple):
+    """Our function that changes one of verl's modules, and the figures that are absent without it."""
+
+    module: str
+    install: str
+    gives: str
+
+
+ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated share, rollout histograms"
+HOOKS = (
+    Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
+    Hook("ray", "environment:install", "identity and OTEL_* variables in the workers"),
+    Hook("verl.single_controller.base.worker", "worker:install", "placement of the workers"),
+    Hook("verl.single_controller.ray.base", "worker:install_groups", "the last interval of the workers' figures"),
+    Hook("verl.trainer.ppo.metric_utils", "batches:install", ROLLOUTS),
+    Hook("verl.trainer.ppo.v1.trainer_base", "batches:install_v1", "reward terms and groups of the v1 trainers"),
+    Hook("verl.trainer.main_ppo_sync", "batches:install_v1", "reward terms and groups of main_ppo_sync"),
+    Hook("verl.experimental.separation.ray_trainer", "batches:install_separation", "which step a rollout belongs to"),
+    Hook("verl.trainer.ppo.core_algos", "clip_ratio:install", "clip ratio by side"),
+    Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", "tool calls and failures"),
+    Hook("vllm.v1.engine.async_llm", "vllm:install", "the run's labels on the rollout servers' own metrics"),
+)
+
+failed: dict[Hook, Exception] = {}
+"""Hooks that this verl has no place for, with the reason."""
+
+
+def install(hook: Hook, module: ModuleType) -> None:
+    """Runs one hook. A failure costs the hook's figures, never the import that it runs in."""
+    try:
+        ours, function = hook.install.split(":")
+        getattr(importlib.import_module(f"akka_otel_callbacks.verl.{ours}"), function)(module)
+    except Exception as error:  # noqa: BLE001 - another version of verl may differ in any way
+        failed[hook] = error
+
+
+def warn_of_failed() -> None:
+    """One warning that names what could not be hooked and what is therefore absent."""
+    if failed:
+        verl = sys.modules.get("verl")
+        logger.warning(
+            "verl %s has no place for %d of our hooks; absent: %s",
+            getattr(verl, "__version__", "(unknown)"),
+            len(failed),
+            "; ".join(f"{hook.gives} ({hook.module}: {error})" for hook, error in failed.items()),
+        )
+
+
+if os.environ.get(DISABLE) != "1":
+    after_import({hook.module: functools.partial(install, hook) for hook in HOOKS})

@@ -1,0 +1,108 @@
+"""What verl's configuration says of the run. Every function takes it as a plain dict or as an OmegaConf one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.identity import settings_sha
+from akka_otel_callbacks.common.metric import Attribute
+
+METHODS: Mapping[str, str] = {"gae": "PPO", "reinforce_plus_plus": "REINFORCE++", "optimal_token_baseline": "OTB"}
+"""Advantage estimators whose name is not the method's. Any other goes by its own name in capitals."""
+METHODS_BY_LOSS = frozenset({"gspo", "cispo", "sapo"})
+"""Policy losses that are the method, whatever estimates the advantage."""
+
+NO_HYPERPARAMETERS = frozenset(
+    """
+    logger project_name experiment_name log_val_generations trace prometheus disable_log_stats
+    global_profiler profiler npu_profile profile_interval
+    resume_mode save_freq test_freq val_before_train val_only checkpoint checkpoint_callback_class
+    max_ckpt_to_keep max_actor_ckpt_to_keep max_critic_ckpt_to_keep del_local_ckpt_after_load esi_redundant_time
+    checkpoint_engine ray_kwargs transfer_queue ray_wait_register_center_timeout nccl_timeout skip
+    device nnodes n_gpus_per_node num_workers dataloader_num_workers filter_overlong_prompts_workers use_shm
+    seed data_loader_seed val_kwargs
+    """.split()
+)
+"""Keys, at any depth, that say where a run lives, what it reports and on which machine, but not what it learns."""
+PLACES_AND_SECRETS = ("path", "dir", "files", "url", "host", "port", "proxy", "token", "api_key", "password", "secret")
+"""Endings of further keys of that kind, after an underscore or alone."""
+
+
+def get(config: Any, path: str, default: Any = None) -> Any:
+    """The value at a dotted path, `default` where any part of it is missing or None."""
+    for name in path.split("."):
+        if not hasattr(config, "get"):
+            return default
+        config = config.get(name)
+    return default if config is None else config
+
+
+def is_rl(config: Any) -> bool:
+    return get(config, "actor_rollout_ref") is not None
+
+
+def max_completion_length(config: Any) -> int | None:
+    """Tokens at which an agent loop truncates a completion."""
+    return get(config, "actor_rollout_ref.rollout.response_length") or get(config, "data.max_response_length")  # type: ignore[no-any-return]
+
+
+def devices(config: Any) -> int | None:
+    """Accelerators of the job: those of the trainer, and of rollout servers and a reward model that have their own.
+    None on a CPU."""
+    if get(config, "trainer.device") == "cpu":
+        return None
+    rollout = _pool(config, "actor_rollout_ref.rollout") or _pool(config, "rollout")  # the latter up to 0.8
+    rewards = _pool(config, "reward.reward_model") if get(config, "reward.reward_model.enable_resource_pool") else 0
+    return _pool(config, "trainer") + rollout + rewards or None
+
+
+def trainer_processes(config: Any, environ: Mapping[str, str] = os.environ) -> int | None:
+    """Processes that train, one per device; torchrun says it better than the configuration."""
+    world_size = environ.get("WORLD_SIZE", "")
+    return int(world_size) if world_size.isdigit() else _pool(config, "trainer") or None
+
+
+def run_attributes(config: Any) -> dict[Attribute, Any]:
+    """The identity as verl's configuration gives it; None for what it does not say."""
+    rl = is_rl(config)
+    model = get(config, "actor_rollout_ref.model" if rl else "model")
+    return {
+        names.ATTR_RUN_ENGINE: names.RunEngine.VERL,
+        names.ATTR_RUN_METHOD: method(config),
+        names.ATTR_RUN_BASE_MODEL: get(model, "path") or get(model, "partial_pretrain"),
+        names.ATTR_RUN_LEARNING_RATE: get(config, "actor_rollout_ref.actor.optim.lr" if rl else "optim.lr"),
+        names.ATTR_RUN_LORA_RANK: get(model, "lora_rank") or get(model, "lora.rank") or None,
+        names.ATTR_RUN_GROUP_SIZE: get(config, "actor_rollout_ref.rollout.n"),
+        names.ATTR_RUN_SETTINGS_SHA: settings_sha(hyperparameters(config)),
+    }
+
+
+def method(config: Any) -> str | None:
+    """SFT, PPO, GRPO, GSPO …"""
+    if not is_rl(config):
+        return names.RunMethod.SFT
+    loss = str(get(config, "actor_rollout_ref.actor.policy_loss.loss_mode"))
+    if loss in METHODS_BY_LOSS:
+        return loss.upper()
+    estimator = get(config, "algorithm.adv_estimator")
+    return METHODS.get(str(estimator), str(estimator).upper()) if estimator is not None else None
+
+
+def hyperparameters(config: Any) -> Any:
+    """The configuration without what does not change the training."""
+    if isinstance(config, Mapping):
+        return {str(key): hyperparameters(value) for key, value in config.items() if not _is_left_out(str(key))}
+    if isinstance(config, Sequence) and not isinstance(config, str):
+        return [hyperparameters(item) for item in config]
+    return config
+
+
+def _is_left_out(key: str) -> bool:
+    return key in NO_HYPERPARAMETERS or any(key == end or key.endswith(f"_{end}") for end in PLACES_AND_SECRETS)
+
+
+def _pool(config: Any, path: str) -> int:
+    return int(get(config, f"{path}.nnodes", 0)) * int(get(config, f"{path}.n_gpus_per_node", 0))

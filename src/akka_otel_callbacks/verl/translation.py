@@ -1,0 +1,132 @@
+"""Turns log calls into steps, on the exporter's thread. A log call is not a step: verl spreads one over several."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.verl.idle import idle
+from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
+from akka_otel_callbacks.verl.settings import get, is_rl, max_completion_length, trainer_processes
+from akka_otel_callbacks.verl.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, rl_step, sft_step
+
+
+@dataclass(slots=True)
+class LogCall:
+    """One call of `Tracking.log` and what else was seen since the one before."""
+
+    translation: Translation
+    row: dict[str, Any]
+    number: int
+    rollouts: Sequence[Rollouts] = ()
+    update_s: float | None = None
+    """Wall time of a supervised update, its input left out."""
+
+    def deliver(self, recorder: Recorder) -> None:
+        step = self.translation.step_of(self)
+        if step is not None:
+            recorder.record(step)
+
+
+class Translation(Protocol):
+    step_type: ClassVar[type[Step]]
+    step_key: ClassVar[str]
+
+    def step_of(self, call: LogCall) -> Step | None: ...
+
+
+class RLTranslation:
+    """Of a reinforcement trainer, v0, v1 or disaggregated."""
+
+    step_type: ClassVar[type[Step]] = RLStep
+    step_key: ClassVar[str] = RL_STEP_KEY
+
+    def __init__(self, config: Any, verl_version: tuple[int, ...]) -> None:
+        self._config = config
+        self._loss_mode = str(get(config, "actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla"))
+        self._max_length = max_completion_length(config)
+        logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
+        self._learning_rate = LearningRate(logs_next)
+        self._early: LogCall | None = None
+
+    def step_of(self, call: LogCall) -> RLStep | None:
+        """The step that a call completes. fully_async logs its rollout servers' part of a step in a call of its own,
+        before the step itself; it is kept for that step."""
+        if RL_STEP_KEY not in call.row:
+            self._early = call
+            return None
+        early, self._early = self._early, None
+        row = {**early.row, **call.row} if early is not None and early.number == call.number else call.row
+        step = rl_step(row, self._loss_mode)
+        step.number = call.number
+        step.learning_rate = self._learning_rate.applied(step.learning_rate)
+        step.idle = idle(row, self._config)
+        set_figures(step, call.rollouts, self._max_length)
+        _leave_out_padding(step, call.rollouts)
+        return step
+
+
+class SFTTranslation:
+    """Of a supervised trainer, under torchrun or Ray."""
+
+    step_type: ClassVar[type[Step]] = SFTStep
+    step_key: ClassVar[str] = SFT_STEP_KEY
+
+    def __init__(self, config: Any) -> None:
+        self._processes = trainer_processes(config)
+        self._learning_rate = LearningRate(logs_next=True)
+
+    def step_of(self, call: LogCall) -> SFTStep:
+        """A validation's row has no number of its own: it amends the step before it."""
+        step = sft_step(call.row)
+        if SFT_STEP_KEY not in call.row:
+            return step
+        step.number = call.number
+        step.learning_rate = self._learning_rate.applied(step.learning_rate)
+        if call.update_s is not None:
+            step.duration_s = call.update_s
+        step.timing_s = {names.SftStepPhase.STEP: step.duration_s}
+        if step.tokens and step.duration_s and self._processes:
+            step.throughput = step.tokens / step.duration_s / self._processes
+        return step
+
+
+@dataclass(slots=True)
+class LearningRate:
+    """The rate that a step used. From 0.8 (supervised trainers: always) verl advances the schedule before it reads
+    the rate, so that a step logs the rate of the next one."""
+
+    logs_next: bool
+    _next: float | None = None
+
+    def applied(self, logged: float | None) -> float | None:
+        if not self.logs_next or logged is None:  # a step without an update of the policy has no rate
+            return logged
+        applied, self._next = self._next, logged
+        return applied
+
+
+def translation_for(config: Any, verl_version: str) -> Translation:
+    return RLTranslation(config, _release(verl_version)) if is_rl(config) else SFTTranslation(config)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """`0.9.1.dev0` as (0, 9, 1); an unknown version counts as the newest."""
+    parts = [part for part in version.split(".")[:3] if part.isdigit()]
+    return tuple(map(int, parts)) or (sys.maxsize,)
+
+
+def _leave_out_padding(step: RLStep, batches: Sequence[Rollouts]) -> None:
+    """The v1 trainers pad a batch with rows to a multiple of the devices, and verl counts their tokens."""
+    tokens = [batch.tokens for batch in batches]
+    if not tokens or None in tokens or not step.tokens:
+        return
+    own = sum(count for count in tokens if count is not None)
+    if step.throughput is not None:
+        step.throughput *= own / step.tokens
+    step.tokens = own
