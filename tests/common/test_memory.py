@@ -524,6 +524,8 @@ def test_a_move_between_devices_is_noticed() -> None:
     assert counter.held() == Held(optimizer=80)
     model.to(META)
     assert counter.held() == Held(weights=1060, adapter=40, optimizer=80)
+    optimizer.state = {model.lora: optimizer_state(40, device=CPU)}
+    assert counter.held() == Held(weights=1060, adapter=40)
 
 
 def test_tensors_are_counted_once_not_every_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,8 +199,8 @@ class MemoryAccount:
     """Follows the memory of a training process through its steps.
 
     Every method is for the training thread: no device synchronisation, at most two reads of the allocator, and one
-    pass over the trainable parameters. The tensors are counted when they are first seen, and again when they moved
-    between devices.
+    pass over the trainable parameters. The tensors are counted when they are first seen, and when they are first seen
+    on another device.
 
     Args:
         allocators: of the devices that the process trains on.
@@ -308,24 +308,20 @@ class TensorCount:
     def watch(self, models: tuple[torch.nn.Module, ...], optimizer: Any) -> None:
         self._models, self._optimizer = models, optimizer
         self._trainable = [p for model in models for p in model.parameters() if p.requires_grad]
-        self._held = Held()
-        self._seen_weights: Any = None
-        self._seen_optimizer: Any = None
+        self._counted: dict[Any, Held] = {}
         self._gradients: dict[int, int] = {0: 0}
 
     def held(self) -> Held:
-        """Weights, adapter and optimizer state, from memory where nothing moved since they were counted."""
+        """Weights, adapter and optimizer state. They are counted once for each place that they have been in: which
+        device the first parameter and its state are on, and how many parameters have a state."""
         first = next((p for model in self._models for p in model.parameters()), None)
-        where = None if first is None else first.device
         state = getattr(self._optimizer, "state", None) or {}
-        extent = (len(state), _devices(next(iter(state.values()), None)))
-        if where == self._seen_weights and extent == self._seen_optimizer:
-            return self._held
-        storages: set[int] = set()
-        weights, adapter = self._weights(storages)
-        self._held = Held(weights, adapter, self._bytes(_tensors(list(state.values())), storages))
-        self._seen_weights, self._seen_optimizer = where, extent
-        return self._held
+        place = (first is not None and first.device, len(state), _devices(next(iter(state.values()), None)))
+        if place not in self._counted:
+            storages: set[int] = set()
+            weights, adapter = self._weights(storages)
+            self._counted[place] = Held(weights, adapter, self._bytes(_tensors(list(state.values())), storages))
+        return self._counted[place]
 
     def _weights(self, storages: set[int]) -> tuple[int, int]:
         """Trainable parameters are an adapter where the model has one (PEFT's), else weights like the others."""
