@@ -56,7 +56,8 @@ class JsonLines:
     def _append(self, line: bytes) -> None:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - stays open for the run
+            self._file = open(self.path, "ab+", buffering=0)  # noqa: SIM115 - stays open for the run
+            line = _line_break(self._file) + line
         end = self._file.seek(0, 2)
         try:
             written = self._file.write(line)
@@ -75,6 +76,14 @@ class JsonLines:
                 self.path,
                 error,
             )
+
+
+def _line_break(file: BinaryIO) -> bytes:
+    """What ends the half line that a machine's crash left, so that it does not take the next line with it."""
+    if not file.seek(0, 2):
+        return b""
+    file.seek(-1, 2)
+    return b"" if file.read(1) == b"\n" else b"\n"
 
 
 class MetricFile(MetricExporter):
