@@ -112,7 +112,7 @@ def test_means_and_bits_over_several_exports(driver: FakeDriver) -> None:
         gpu.power_mw, gpu.gpu_percent, gpu.throttle_bits = power_w * 1000, percent, bits
         source.sample()
     assert values(source, names.HW_POWER) == [300]
-    assert values(source, names.HW_GPU_UTILIZATION) == [pytest.approx(0.4)]
+    assert values(source, names.HW_GPU_UTILIZATION) == [0.4]
     assert values(source, names.GPU_CLOCK_THROTTLE_REASONS) == [0x5]
 
     gpu.power_mw, gpu.throttle_bits = 50_000, 0x8

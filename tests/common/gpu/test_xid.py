@@ -261,6 +261,22 @@ def test_a_wait_that_hangs_does_not_stop_the_end(driver: FakeDriver, start: Star
     driver.heal()
 
 
+def test_an_event_after_the_end_is_left_to_others(
+    driver: FakeDriver, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu = driver.gpu(A)
+    watcher = start(A)
+    driver.hang("nvmlEventSetWait_v2")  # the wait is under way
+    time.sleep(0.1)
+    watcher.stop()
+    driver.xid(gpu, 31)
+    driver.heal()
+    watcher.stop(timeout_s=2)
+    assert driver.state.event_tail == 1, "the wait had the event"
+    assert errors(watcher) == {A: 0}
+    assert caplog.records == []
+
+
 def test_no_wait_is_longer_than_a_second() -> None:
     assert xid.WAIT_MS <= 1000
 

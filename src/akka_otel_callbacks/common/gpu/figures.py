@@ -28,7 +28,7 @@ class Figure:
 
     Attributes:
         reading: the key of the raw reading that `read` gives.
-        divisor: from NVML's unit to the metric's.
+        divisor: from NVML's unit to the metric's; samples are summed up in NVML's, which is exact.
         least, most: raw values outside are NVML's way of saying “unknown” (a powered GPU never draws 0 mW) and
             are left out.
         of_slice: a figure of the MIG slice that the process holds; the others are figures of the whole GPU.
@@ -195,8 +195,6 @@ def derived(raw: Raw) -> Raw:
 
 
 def figure_value(figure: Figure, raw: Raw) -> float | None:
-    """The figure in the metric's unit, None where it is unknown."""
+    """The figure in NVML's unit, None where it is unknown."""
     value = raw.get(figure.reading)
-    if value is None or not figure.least <= value <= figure.most:
-        return None
-    return value if figure.divisor == 1 else value / figure.divisor
+    return value if value is not None and figure.least <= value <= figure.most else None

@@ -111,7 +111,8 @@ class Sampler:
                 if figure.rule is not Rule.GROWTH and self._is_stale(uuid, now):
                     continue
                 if value is not None:
-                    points.append((value, self._attributes[uuid, figure]))
+                    in_unit = value if figure.divisor == 1 else value / figure.divisor
+                    points.append((in_unit, self._attributes[uuid, figure]))
             return points
 
     def _is_stale(self, uuid: str, now: float) -> bool:

@@ -129,7 +129,7 @@ class XidWatcher:
         waits = 0
         while not self._stopping.is_set() and (forever or waits * self._wait_ms < LONGEST_PAUSE_S * 1000):
             event = self._nvml.ask("nvmlEventSetWait_v2", "nvmlEventSetWait", to=(events, self._wait_ms))
-            if isinstance(event, Unavailable) and event.code != Code.TIMEOUT:
+            if self._stopping.is_set() or (isinstance(event, Unavailable) and event.code != Code.TIMEOUT):
                 break
             waits += 1
             if not isinstance(event, Unavailable) and event.eventType & XID_EVENT:
