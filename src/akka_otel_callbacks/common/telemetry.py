@@ -112,6 +112,10 @@ class Telemetry:
 
             self._end_sources.append(observe(self._meter, metric, points))
 
+    def when_closed(self, end: Callable[[], None]) -> None:
+        """Has a source's own threads end with the telemetry. `end` must not block."""
+        self._close_at_once.append(end)
+
     def flush(self, timeout_s: float) -> bool:
         """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
         processes that may be killed without an end."""

@@ -46,16 +46,20 @@ class Wraps:
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
-    def after(self, owner: object, name: str, hook: Hook) -> bool:
-        """Calls `hook` after each call of `owner.name` that returns. The call itself, its result and its exceptions
-        pass unchanged, and a failing hook is reported, not raised. False where the owner has no such method."""
+    def after(self, owner: object, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
+        """Calls `hook` after each call of `owner.name` that returns, and `before` ahead of each. The call itself, its
+        result and its exceptions pass unchanged, and a failing hook is reported, not raised. False where the owner
+        has no such method."""
         if not callable(getattr(owner, name, None)):
             return False
         call = _weakly_bound(owner, name)
         door = guarded(hook)
+        entry = guarded(before) if before is not None else None
 
         @functools.wraps(getattr(owner, name))
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if entry is not None:
+                entry()
             start = time.perf_counter()
             result = call(*args, **kwargs)
             door(result, args, time.perf_counter() - start)

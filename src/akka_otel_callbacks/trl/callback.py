@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import weakref
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.identity import generated_run_id, identify
+from akka_otel_callbacks.common.identity import RunIdentity, generated_run_id, identify
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.trl.accelerators import Rank, claim, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Wraps, find_trainer
 from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, Known, Loop, kind_of
 from akka_otel_callbacks.trl.rl import RLLoop
@@ -43,7 +46,9 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         attempt: which attempt of that run this is, from 1.
         project: what the run belongs to, in dashboards.
         resource: more resource attributes, by full name.
+        gpus: the GPUs to watch; by default those that the trainer trains on, sampled every 5 seconds.
         meter_provider: exports the metrics instead of a provider of the callback's own; it is flushed, not shut down.
+            The resource is then that provider's: the callback cannot add the run's attributes to it.
         tracer_provider: the same for spans.
     """
 
@@ -54,6 +59,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         attempt: int | None = None,
         project: str | None = None,
         resource: Mapping[str, Any] | None = None,
+        gpus: GpuHealth | None = None,
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
@@ -64,10 +70,12 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             names.ATTR_PROJECT.name: project,
         }
         self._generated_id = generated_run_id(names.RunEngine.TRL)
+        self._gpus = gpus
         self._meter_provider = meter_provider
         self._tracer_provider = tracer_provider
         self._trainer_ref: Any = lambda: None
         self._telemetry: Telemetry | None = None
+        self._rank: Rank | None = None
         self._loop: Loop | None = None
         self._step_wraps = Wraps()
         self._wraps_train = False
@@ -95,8 +103,11 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         trainer = self._find()
         kind = kind_of(trainer)
         if state.is_world_process_zero:
-            self._open(trainer, args, kind)
-            self._watch(trainer, args, state, kind)
+            telemetry = self._open(trainer, args, kind)
+            self._watch(telemetry, trainer, args, state, kind)
+        elif self._rank is None and (claim(args) or self._gpus):
+            identity = functools.partial(self._identity, trainer, args, kind)
+            self._rank = Rank(identity, self._gpus or GpuHealth(claim(args)), args)
 
     @guarded
     def on_step_begin(
@@ -169,8 +180,11 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         self._step_wraps.undo()
         self._loop = None
         telemetry, self._telemetry = self._telemetry, None
+        rank, self._rank = self._rank, None
         if telemetry is not None:
             telemetry.close(error)
+        if rank is not None:
+            rank.close()
 
     def _find(self) -> Trainer | None:
         trainer = self._trainer_ref() or find_trainer()
@@ -181,25 +195,49 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
     def _open(self, trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> Telemetry:
         """The telemetry of this training; one that is open already goes on, so that a retry is the same attempt."""
         if self._telemetry is None:
-            identity = identify(
-                os.environ,
-                engine=engine_attributes(trainer, args, kind),
-                arguments=self._arguments,
-                rank=args.process_index,
-                run_id=self._generated_id,
-            )
+            identity = self._identity(trainer, args, kind, self._generated_id)
             self._telemetry = Telemetry.start(
                 identity,
                 STEP_TYPES.get(kind or "", SFTStep),
                 meter_provider=self._meter_provider,
                 tracer_provider=self._tracer_provider,
             )
+            self._publish_accelerators(self._telemetry, args)
         return self._telemetry
 
-    def _watch(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, kind: str | None) -> None:
-        if self._telemetry is None or not self._telemetry.recording:
+    def _identity(self, trainer: Trainer | None, args: TrainingArguments, kind: str | None, run_id: str) -> RunIdentity:
+        return identify(
+            os.environ,
+            engine=engine_attributes(trainer, args, kind),
+            arguments=self._arguments,
+            rank=args.process_index,
+            run_id=run_id,
+        )
+
+    def _publish_accelerators(self, telemetry: Telemetry, args: TrainingArguments) -> None:
+        if not telemetry.recording:
             return
-        self._loop = LOOPS[kind](trainer, args, state, self._step_wraps, self._telemetry.capture)
+        publish_count(telemetry, args)
+        if self._gpus is not None:
+            publish_gpus(telemetry, self._gpus, args)  # they end with their owner
+        elif claim(args):
+            own = GpuHealth(claim(args))
+            publish_gpus(telemetry, own, args)
+            telemetry.when_closed(own.stop)
+        if args.world_size > 1:
+            tell_ranks(telemetry.identity.run_id)
+
+    def _watch(
+        self,
+        telemetry: Telemetry,
+        trainer: Trainer | None,
+        args: TrainingArguments,
+        state: TrainerState,
+        kind: str | None,
+    ) -> None:
+        if not telemetry.recording:
+            return
+        self._loop = LOOPS[kind](trainer, args, state, self._step_wraps, telemetry.capture)
         if kind is None:
             logger.info(
                 "%s is neither GRPO, RLOO nor SFT: only what it shares with SFT is published",

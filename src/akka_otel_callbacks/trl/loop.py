@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.memory import StepMemory
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.common.telemetry import Capture
-from akka_otel_callbacks.trl.attach import Wraps
+from akka_otel_callbacks.trl.accelerators import memory_account
+from akka_otel_callbacks.trl.attach import Hook, Wraps
 from akka_otel_callbacks.trl.tails import TailReader, Tails
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
@@ -25,6 +28,7 @@ class Emit(Protocol):
     def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
 
 
+StepT = TypeVar("StepT", RLStep, SFTStep)
 SAVE, EVAL = "save_checkpoint", "eval"
 
 
@@ -57,6 +61,34 @@ class Clock:
         return _between(self.gradients, self.optimized)
 
 
+@dataclass(slots=True, kw_only=True)
+class StepCapture:
+    """What every kind of step leaves behind."""
+
+    number: int
+    clock: Clock
+    values: dict[str, Any]
+    """By TRL's log key."""
+    devices: int
+    memory: StepMemory | None
+
+    def complete(self, step: StepT) -> StepT:
+        """Sets what is the same for every kind of step."""
+        step.number = self.number
+        step.duration_s = self.clock.duration_s()
+        if self.memory is not None:
+            step.memory_max_allocated_bytes = self.memory.max_allocated
+            step.memory_max_reserved_bytes = self.memory.max_reserved
+            step.memory_bytes = self.memory.parts()
+        return step
+
+    def set_tokens(self, step: Step, tokens: float) -> None:
+        """Tokens and tokens per second and device; both absent in a step without."""
+        if tokens > 0:
+            step.tokens = tokens
+            step.throughput = tokens / step.duration_s / self.devices if step.duration_s else None
+
+
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else end - start
 
@@ -85,16 +117,20 @@ class Loop:
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
         self.devices = max(1, args.world_size) * max(1, args.n_gpu)
+        self._memory = memory_account(args)
+        self._watch_memory(trainer)
         self._wrap_common(trainer)
 
     # The events of a step, in their order.
 
     def begin_step(self) -> None:
+        self._memory_begins()
         self._clock = Clock(begin=time.perf_counter())
         self._grad_norm = self._learning_rate = None
 
     def gradients_ready(self, optimizer: Any) -> None:
         self._clock.gradients = time.perf_counter()
+        self._memory_of_gradients()
         self._learning_rate = optimizer.param_groups[0]["lr"] if optimizer is not None else None
 
     def optimized(self) -> None:
@@ -115,6 +151,16 @@ class Loop:
     def _captured(self, state: TrainerState) -> Capture:
         """What this step left behind."""
         raise NotImplementedError
+
+    def _common(self, state: TrainerState) -> dict[str, Any]:
+        """The fields of a `StepCapture`."""
+        return {
+            "number": state.global_step,
+            "clock": self._clock,
+            "values": self._values(),
+            "devices": self.devices,
+            "memory": self._memory_ends(),
+        }
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
         """Log keys to figures."""
@@ -140,6 +186,15 @@ class Loop:
             values["learning_rate"] = self._learning_rate
         return values
 
+    def _watch_memory(self, trainer: Trainer | None) -> None:
+        """Each door apart: without the memory, a step still has its clock."""
+        account = self._memory
+        self._memory_begins = guarded(account.begin_step)
+        self._memory_of_gradients = guarded(account.before_optimizer_step)
+        self._memory_ends = guarded(account.end_step)
+        models = [getattr(trainer, name, None) for name in ("model", "ref_model")]
+        guarded(account.watch)([model for model in models if model is not None], getattr(trainer, "optimizer", None))
+
     def _wrap_common(self, trainer: Trainer | None) -> None:
         if _training_buffers(trainer) is None:
             self.missing.append("_metrics")
@@ -148,8 +203,8 @@ class Loop:
         if not self._wraps.after(norm_owner, norm, self._normed):
             self._from_rows.add("grad_norm")
 
-    def _wrap(self, trainer: Trainer | None, name: str, hook: Any) -> bool:
-        if self._wraps.after(trainer, name, hook):
+    def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
+        if self._wraps.after(trainer, name, hook, before):
             return True
         self.missing.append(name)
         return False

@@ -12,7 +12,7 @@ from akka_otel_callbacks.common.numbers import mean, sample_std
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.trl.attach import Wraps
-from akka_otel_callbacks.trl.loop import Clock, Emit, Loop
+from akka_otel_callbacks.trl.loop import Emit, Loop, StepCapture
 from akka_otel_callbacks.trl.vocabulary import rl_step
 
 if TYPE_CHECKING:
@@ -38,35 +38,27 @@ class Generated:
     moment."""
 
 
-@dataclass(slots=True)
-class RLCapture:
+@dataclass(slots=True, kw_only=True)
+class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
-    number: int
-    clock: Clock
-    values: dict[str, Any]
     generated: Generated
     terms: Sequence[str]
     weights: Mapping[str, float]
     group: int | None
     tokens: int
-    devices: int
     losses_add_up: bool
 
     def deliver(self, recorder: Recorder) -> None:
-        step = rl_step(self.values, self.weights)
-        step.number = self.number
+        step = self.complete(rl_step(self.values, self.weights))
         if self.losses_add_up and isinstance(self.values.get("policy_loss"), list):
             step.policy_loss = sum(self.values["policy_loss"])
-        step.duration_s = self.clock.duration_s()
         step.timing_s = phases(step.duration_s, self.generated)
         if self.generated.scores:
             scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
             score(step, scorings, self.terms, self.group)
         step.rollout_completion_length = self.generated.lengths
-        if self.tokens > 0:  # a step that trains on rollouts of an earlier one generates none
-            step.tokens = self.tokens
-            step.throughput = self.tokens / step.duration_s / self.devices if step.duration_s else None
+        self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         recorder.record(step)
 
 
@@ -77,6 +69,7 @@ class RLLoop(Loop):
         self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
     ) -> None:
         super().__init__(trainer, args, state, wraps, emit)
+        self._generation_begins = self._memory.begin_generation
         self._generated = Generated()
         self._tokens_seen = state.num_input_tokens_seen
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
@@ -85,7 +78,7 @@ class RLLoop(Loop):
         self._group = getattr(trainer, "num_generations", None)
         self._losses_add_up = getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP
         self._wrap(trainer, "_calculate_rewards", self._rewarded)
-        self._own_lengths = self._wrap(trainer, "_generate", self._completed)
+        self._own_lengths = self._wrap(trainer, "_generate", self._completed, self._generation_begins)
 
     def begin_step(self) -> None:
         super().begin_step()
@@ -94,22 +87,20 @@ class RLLoop(Loop):
     def _captured(self, state: TrainerState) -> RLCapture:
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
         return RLCapture(
-            state.global_step,
-            self._clock,
-            self._values(),
-            self._generated,
-            self._terms,
-            self._weights,
-            self._group,
-            tokens,
-            self.devices,
-            self._losses_add_up,
+            **self._common(state),
+            generated=self._generated,
+            terms=self._terms,
+            weights=self._weights,
+            group=self._group,
+            tokens=tokens,
+            losses_add_up=self._losses_add_up,
         )
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._weights)
 
     def _completed(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+        self._memory.end_generation()
         if self.in_training():
             self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
             self._generated.lengths += own_lengths(result)

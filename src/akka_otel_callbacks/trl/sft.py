@@ -12,7 +12,7 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.trl.attach import Wraps
 from akka_otel_callbacks.trl.dataset_rows import row_capture
-from akka_otel_callbacks.trl.loop import Clock, Emit, Loop
+from akka_otel_callbacks.trl.loop import Emit, Loop, StepCapture
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
 if TYPE_CHECKING:
@@ -21,25 +21,19 @@ if TYPE_CHECKING:
 Phase = names.SftStepPhase
 
 
-@dataclass(slots=True)
-class SFTCapture:
+@dataclass(slots=True, kw_only=True)
+class SFTCapture(StepCapture):
     """One update as the training thread saw it."""
 
-    number: int
-    clock: Clock
-    values: dict[str, Any]
     input_s: float | None
     losses: list[Any]
     """The micro-batches' losses, already scaled so that their sum is the update's loss."""
     masks: list[tuple[int, Any]]
     """Per micro-batch with an attention mask: its token positions, and how many of them hold a token."""
     tokens: float
-    devices: int
 
     def deliver(self, recorder: Recorder) -> None:
-        step = sft_step(self.values)
-        step.number = self.number
-        step.duration_s = self.clock.duration_s()
+        step = self.complete(sft_step(self.values))
         step.timing_s = {
             Phase.INPUT: self.input_s,
             Phase.FORWARD_BACKWARD: self.clock.forward_backward_s(),
@@ -49,9 +43,7 @@ class SFTCapture:
         if self.losses:
             step.loss = total(self.losses)
         step.padding = padding(self.masks)
-        if self.tokens > 0:
-            step.tokens = self.tokens
-            step.throughput = self.tokens / step.duration_s / self.devices if step.duration_s else None
+        self.set_tokens(step, self.tokens)
         recorder.record(step)
 
 
@@ -80,16 +72,13 @@ class SFTLoop(Loop):
         self._losses = []
 
     def _captured(self, state: TrainerState) -> SFTCapture:
-        values = self._values()
+        common = self._common(state)
         capture = SFTCapture(
-            state.global_step,
-            self._clock,
-            values,
-            self._input_s,
-            self._losses,
-            self._masks,
-            self._new_tokens(values),
-            self.devices,
+            **common,
+            input_s=self._input_s,
+            losses=self._losses,
+            masks=self._masks,
+            tokens=self._new_tokens(common["values"]),
         )
         self._input_s, self._masks = None, []
         return capture

@@ -1,0 +1,100 @@
+"""The accelerators of a TRL job: how many it has, which this process holds, how they are and what fills them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.board import NO_ATTRIBUTES
+from akka_otel_callbacks.common.gpu.claims import torch_claim
+from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.identity import RunIdentity
+from akka_otel_callbacks.common.memory import CudaAllocator, MemoryAccount
+from akka_otel_callbacks.common.placement import Placement
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.torchrun import agree
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+
+def claim(args: TrainingArguments) -> list[int]:
+    """The CUDA ordinals that this process trains on."""
+    return torch_claim(args.device.type, args.device.index, args.n_gpu)
+
+
+def memory_account(args: TrainingArguments) -> MemoryAccount:
+    """Follows the memory of this process's devices; in parts only where the job sees a single one."""
+    return MemoryAccount([CudaAllocator(ordinal) for ordinal in claim(args)], parts=args.world_size * args.n_gpu == 1)
+
+
+def publish_count(telemetry: Telemetry, args: TrainingArguments) -> None:
+    """`job.devices`; absent where the job trains on a CPU."""
+    if args.device.type != "cpu":
+        count = args.world_size * max(1, args.n_gpu)
+        telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
+
+
+def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, args: TrainingArguments) -> None:
+    """Placement and health of this process's GPUs, for as long as the telemetry is open."""
+    placement = Placement(
+        gpus.devices,
+        rank=args.process_index if args.world_size > 1 else None,
+        where=telemetry.identity.attributes,
+    )
+    telemetry.observe(placement.metric, placement.points)
+    for metric in gpus.metrics:
+        telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
+    gpus.start()
+
+
+class Rank:
+    """A process of the job beside the first: it publishes the GPUs that it holds and nothing of the steps.
+
+    The run's ID comes from the first rank, which is asked on a thread of its own, so that the training waits for
+    nothing.
+
+    Args:
+        identity: gives the process's identity from the run's ID.
+        gpus: the process's GPUs.
+        args: the trainer's arguments.
+    """
+
+    def __init__(self, identity: Callable[[str], RunIdentity], gpus: GpuHealth, args: TrainingArguments) -> None:
+        self._identity, self._gpus, self._args = identity, gpus, args
+        self._telemetry: Telemetry | None = None
+        self._closed = False
+        self._opening = threading.Lock()
+        threading.Thread(target=self._open, name="akka-otel-rank", daemon=True).start()
+
+    def close(self) -> None:
+        with self._opening:
+            self._closed = True
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    @guarded
+    def _open(self) -> None:
+        from opentelemetry.trace import NoOpTracerProvider
+
+        rank = self._args.process_index
+        run_id = agree(rank, lambda: "")
+        with self._opening:
+            if run_id is None or self._closed:
+                return
+            self._telemetry = Telemetry.start(
+                self._identity(run_id),
+                None,
+                tracer_provider=NoOpTracerProvider(),  # the job's span is the first rank's
+                writer=f"rank-{rank}",
+            )
+            publish_gpus(self._telemetry, self._gpus, self._args)
+            self._telemetry.when_closed(self._gpus.stop)
+
+
+def tell_ranks(run_id: str) -> None:
+    """Gives the other ranks the run's ID, on a thread of its own."""
+    threading.Thread(target=guarded(agree), args=(0, lambda: run_id), name="akka-otel-run-id", daemon=True).start()
