@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.common.telemetry import Telemetry
+
+settings.register_profile("no deadline", deadline=None)  # what a busy machine makes of a test says nothing of it
+settings.load_profile("no deadline")
 
 SPEAKS_OF_TELEMETRY = ("OTEL_", "AKKA_", "TRACE", "K8S_", "POD_", "NODE_", "TORCHELASTIC_")
 

@@ -29,10 +29,12 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **variables}
 
 
-def run(source: str, variables: Mapping[str, str], cwd: Path, timeout_s: float = 60) -> subprocess.CompletedProcess:
+def run(
+    source: str, variables: Mapping[str, str], cwd: Path, *, prelude: str = PRELUDE, timeout_s: float = 60
+) -> subprocess.CompletedProcess:
     """Runs `source` after the prelude to its end."""
     return subprocess.run(
-        [sys.executable, "-c", PRELUDE + source],
+        [sys.executable, "-c", prelude + source],
         env=environment(variables),
         cwd=cwd,
         capture_output=True,
