@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
 from verl_cpu.assets import ASSISTANT
 
+RECORD = "VERL_CPU_COMPLETIONS"
+"""The environment variable that names a file which gets one JSON line for each generated text, for those who check
+what verl makes of it."""
 END_PROBABILITY = 0.03
 """An untrained model hardly ever ends a completion by itself; each token may end it, so that lengths differ."""
 
@@ -113,6 +117,7 @@ class Server:
             if not self._running.is_set():
                 reason = "aborted"
                 break
+        self._record(tokens=len(tokens), reason=reason, temperature=temperature)
         return TokenOutput(
             token_ids=tokens,
             log_probs=log_probs if sampling_params.get("logprobs") else None,
@@ -120,6 +125,11 @@ class Server:
             num_preempted=0,
             extra_fields={"global_steps": self._version},
         )
+
+    def _record(self, **what: Any) -> None:
+        if RECORD in os.environ:
+            with open(os.environ[RECORD], "a") as record:
+                record.write(json.dumps({"version": self._version, **what}) + "\n")
 
     def _opening(self, prompt_ids: list[int]) -> list[int]:
         prompt = self._tokenizer.decode(prompt_ids)

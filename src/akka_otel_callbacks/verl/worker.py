@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.torchrun import agree
 from akka_otel_callbacks.verl import environment
 from akka_otel_callbacks.verl.importhook import wrap
-from akka_otel_callbacks.verl.torchrun import agree
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.board import Point
@@ -51,11 +51,12 @@ def setup_hook() -> None:
 @guarded
 def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
     """Has every worker that this process drives export now, and waits for at most `timeout_s` for all of them."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return
     handles = {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
-    if handles:
-        import ray
-
-        calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in handles.values()]
+    calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in handles.values()]
+    if calls:
         ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
 
 
@@ -87,7 +88,7 @@ class WorkerProcess:
         identity = _identity(self._config, os.environ)
         if identity is None:
             return
-        gpus = GpuHealth(_claim(os.environ))
+        gpus = GpuHealth(_claim(self._config, os.environ) or [])
         telemetry = Telemetry.start(
             identity,
             None,
@@ -95,6 +96,7 @@ class WorkerProcess:
             tracer_provider=NoOpTracerProvider(),  # the job's span is the driver's
             writer=_name(os.environ),
         )
+        telemetry.when_closed(gpus.stop)
         gpus.start()
         telemetry.observe(names.JOB_PLACEMENT, lambda: self._placement(gpus.devices, identity))
         for metric in gpus.metrics:
@@ -160,9 +162,14 @@ def _notice(worker: Any) -> None:
 def _remembering(init: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        _groups.add(self)
+        _remember(self)
 
     return __init__
+
+
+@guarded
+def _remember(group: Any) -> None:
+    _groups.add(group)
 
 
 def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
@@ -180,14 +187,17 @@ def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
     return RunIdentity({**run.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
 
 
-def _claim(environ: Mapping[str, str]) -> list[int | str]:
+@guarded
+def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
     """The GPUs that the process holds: as Ray assigned them, or one per process under torchrun."""
-    ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized():
-        from akka_otel_callbacks.common.gpu.devices import ray_claim
+    from akka_otel_callbacks.common.gpu.claims import ray_claim, torch_claim
+    from akka_otel_callbacks.verl.settings import get
 
-        return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
-    return [int(environ["LOCAL_RANK"])]
+    if config is not None:
+        return [*torch_claim(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
+    import ray
+
+    return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
 
 
 def _exporting(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Real trainings of verl on this machine's CPU, and what a collector receives of them."""

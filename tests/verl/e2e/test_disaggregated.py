@@ -1,0 +1,58 @@
+"""A trainer and a rollout on devices of their own, which end without telling anybody, against verl's own log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
+
+from akka_otel_callbacks.common import names
+from tests.verl.e2e.harness import Case, Run, trained
+
+ROLES = {
+    names.RlRole.TRAINER: "fully_async/trainer/idle_ratio",
+    names.RlRole.ROLLOUT: "fully_async/rollouter/idle_ratio",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with trained(Case("fully-async"), tmp_path_factory.mktemp("run")) as run:
+        yield run
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-6, abs=1e-9)
+
+
+def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
+    assert run.status == 0, run.output[-3000:]
+    assert len(run.steps) >= 2
+    assert len(run.log) > len(run.steps)
+    assert "telemetry failed" not in run.output
+
+
+def test_a_step_is_counted_once_however_many_log_calls_it_has(run: Run) -> None:
+    assert run.value(names.RL_STEP_COUNT) == len(run.steps)
+
+
+def test_figures_of_the_last_step_arrive_although_the_process_is_killed(run: Run) -> None:
+    last = run.steps[-1]
+    assert run.value(names.RL_STEP_REWARD) == close(last["critic/score/mean"])
+    assert run.value(names.RL_STEP_POLICY_LOSS) == close(last["actor/pg_loss"])
+    assert run.value(names.RL_STEP_THROUGHPUT) == close(last["perf/throughput"])
+
+
+def test_idle_shares_are_what_verl_logged(run: Run) -> None:
+    idle = {role: point.value for role, point in run.by(names.RL_IDLE, names.ATTR_RL_ROLE).items()}
+    number = run.log[-1][0]
+    merged = {key: value for step, data in run.log if step == number for key, value in data.items()}
+    assert idle == {role: close(merged[key]) for role, key in ROLES.items()}
+
+
+def test_trainer_and_rollout_workers_say_where_they_run(run: Run) -> None:
+    assert {role for role, _ in run.placements()} == {"actor", "rollout"}
+    assert {point.resource[names.ATTR_RUN_ID.name] for point in run.points} == {run.run_id}

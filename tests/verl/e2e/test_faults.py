@@ -1,0 +1,64 @@
+"""A training in which every entry of the telemetry fails is the same training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
+
+from akka_otel_callbacks.common import names
+from tests.verl.e2e import faults
+from tests.verl.e2e.harness import Case, Run, trained
+
+EVERY_HOOK = {
+    "batches:_described_v1",
+    "batches:_fetch_extras",
+    "batches:_keep",
+    "environment:_with_variables.<locals>.forwarded_by_driver",
+    "tools:_attach",
+    "tools:is_failure",
+    "tracking:Backend.finish",
+    "tracking:Backend.log",
+    "tracking:_open",
+    "worker:WorkerProcess._start",
+    "worker:_claim",
+    "worker:_load_plugin",
+    "worker:_notice",
+    "worker:_remember",
+    "worker:flush_workers",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Run]:
+    directory = tmp_path_factory.mktemp("run")
+    environ = {
+        faults.FAULTS: str(directory / "faults"),
+        "PYTHONPATH": str(pytestconfig.rootpath),
+        "VERL_USE_EXTERNAL_MODULES": faults.__name__,
+        # the driver fails to hand it on, and without it the workers' hooks would have nothing to do
+        "AKKA_OTEL_RUN": f"{names.ATTR_RUN_ID.name}=faulty,{names.ATTR_RUN_ATTEMPT.name}=1",
+    }
+    hook = "worker_process_setup_hook=akka_otel_callbacks.verl.worker.setup_hook"
+    extra = (
+        "data.train_batch_size=2",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+        f"+ray_kwargs.ray_init.runtime_env.{hook}",
+    )
+    with trained(Case("tools", extra=extra, environ=environ), directory) as run:
+        yield run
+
+
+def test_the_faults_reached_every_hook(run: Run) -> None:
+    failed = set((run.directory / "faults").read_text().splitlines())
+    assert failed >= EVERY_HOOK
+    assert "telemetry failed" in run.output
+
+
+def test_the_training_is_unharmed(run: Run) -> None:
+    assert run.status == 0, run.output[-3000:]
+    assert [data["training/global_step"] for data in run.steps] == [1, 2, 3]
+    assert {len(rollouts) for rollouts in run.rollouts.values()} == {8}
+    assert all(data["actor/grad_norm"] > 0 for data in run.steps)

@@ -1,0 +1,244 @@
+"""Every figure of real reinforcement trainings against verl's own log, its dump of the rollouts, and what the rollout
+server generated."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
+
+from verl_cpu.reward import compute_score
+
+from akka_otel_callbacks.common import names
+from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+
+UPDATES = (
+    "actor_rollout_ref.actor.use_kl_loss=True",
+    "actor_rollout_ref.actor.ppo_epochs=2",  # the first update of a policy has a ratio of 1, which is never clipped
+    "actor_rollout_ref.actor.clip_ratio=0.001",
+)
+NEVER_MS = "600000"
+CASES = {
+    "v1": Case("grpo", workers=2, extra=(*UPDATES, "trainer.test_freq=2")),
+    "v1-tools": Case("tools", extra=("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")),
+    "v0-cluster": Case("grpo-v0", cluster=True, extra=UPDATES, environ={"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS}),
+}
+GAUGES = {
+    names.RL_STEP_REWARD: "critic/score/mean",
+    names.RL_STEP_POLICY_LOSS: "actor/pg_loss",
+    names.RL_STEP_GRAD_NORM: "actor/grad_norm",
+    names.RL_STEP_ENTROPY: "actor/entropy",
+    names.RL_STEP_KL: "actor/kl_loss",
+    names.RL_STEP_CLIP_RATIO: "actor/pg_clipfrac",
+    names.RL_STEP_TOKENS: "perf/total_num_tokens",
+    names.RL_STEP_THROUGHPUT: "perf/throughput",
+    names.RL_STEP_MFU: "perf/mfu/actor",
+}
+LENGTHS = {
+    names.RL_STEP_COMPLETION_LENGTH: "response_length/mean",
+    names.RL_STEP_COMPLETION_LENGTH_MAX: "response_length/max",
+    names.RL_STEP_COMPLETION_LENGTH_MIN: "response_length/min",
+}
+OWN = (names.ATTR_SERVICE_INSTANCE_ID, names.ATTR_PROCESS_PID, names.ATTR_HOST_NAME, names.ATTR_K8S_POD_NAME)
+"""What tells processes apart."""
+TERM = names.ATTR_RL_TERM
+
+
+@pytest.fixture(scope="module", params=CASES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with trained(CASES[request.param], tmp_path_factory.mktemp("run")) as run:
+        yield run
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-6, abs=1e-9)
+
+
+def has_tools(run: Run) -> bool:
+    return run.case.recipe == "tools"
+
+
+def scores(run: Run, step: int) -> list[float]:
+    return [rollout["score"] for rollout in run.rollouts[step]]
+
+
+def terms(run: Run, step: int) -> dict[str, list[float]]:
+    """What the reward function gives for the texts that verl dumped."""
+    found = defaultdict(list)
+    for rollout in run.rollouts[step]:
+        for term, value in compute_score("", rollout["output"], "").items():
+            if not isinstance(value, (str, bool)) and term != "score":
+                found[term].append(value)
+    return {**found, names.RlTerm.TOTAL: scores(run, step)}
+
+
+def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
+    assert run.status == 0, run.output[-3000:]
+    assert len(run.steps) == 3
+    assert "telemetry failed" not in run.output
+    assert "has no place for" not in run.output
+
+
+def test_gauges_are_what_verl_logged(run: Run) -> None:
+    logged = {metric: run.steps[-1][key] for metric, key in GAUGES.items() if key in run.steps[-1]}
+    assert GAUGES.keys() - logged.keys() == ({names.RL_STEP_KL} if has_tools(run) else set())
+    for metric in GAUGES:
+        expected = logged.get(metric)
+        assert run.value(metric) == (None if expected is None else close(expected)), metric.name
+
+
+def test_the_learning_rate_is_the_one_that_the_step_used(run: Run) -> None:
+    assert run.value(names.RL_STEP_LEARNING_RATE) == close(run.steps[-2]["actor/lr"])
+
+
+def test_phases_are_what_verl_timed(run: Run) -> None:
+    timed = {key.removeprefix("timing_s/"): seconds for key, seconds in run.steps[-1].items() if key[:9] == "timing_s/"}
+    expected = {phase: close(seconds) for phase, seconds in timed.items() if "/" not in phase}
+    phases = run.by(names.RL_STEP_TIMING, names.ATTR_RL_STEP_PHASE)
+    assert {phase: point.value for phase, point in phases.items()} == expected
+    assert {"gen", "old_log_prob", "update_actor", "step"} <= expected.keys()
+
+
+def test_steps_are_counted_and_timed(run: Run) -> None:
+    assert run.value(names.RL_STEP_COUNT) == 3
+    durations = run.point(names.RL_STEP_DURATION).histogram
+    assert durations.count == 3
+    assert durations.sum == close(sum(step["timing_s/step"] for step in run.steps))
+
+
+def test_rewards_are_those_of_the_dumped_rollouts(run: Run) -> None:
+    totals = scores(run, 3)
+    groups = defaultdict(list)
+    for rollout in run.rollouts[3]:
+        groups[rollout["input"]].append(rollout["score"])
+    assert all(len(group) == 4 for group in groups.values())
+    assert run.value(names.RL_STEP_ROLLOUTS) == len(totals)
+    assert run.value(names.RL_STEP_REWARD_STD) == close(statistics.stdev(totals))
+    assert run.value(names.RL_STEP_REWARD_ZERO_RATIO) == close(totals.count(0) / len(totals))
+    without_spread = [len(set(group)) == 1 for group in groups.values()]
+    assert run.value(names.RL_STEP_FRAC_REWARD_ZERO_STD) == close(statistics.mean(without_spread))
+
+
+def test_reward_terms_are_those_of_the_dumped_rollouts(run: Run) -> None:
+    expected = terms(run, 3)
+    assert {"digit", "brevity", "total"} == expected.keys()
+    means, stds = run.by(names.RL_STEP_REWARD_TERM, TERM), run.by(names.RL_STEP_REWARD_TERM_STD, TERM)
+    assert {term: point.value for term, point in means.items()} == {
+        term: close(statistics.mean(values)) for term, values in expected.items()
+    }
+    assert {term: point.value for term, point in stds.items()} == {
+        term: close(statistics.stdev(values)) for term, values in expected.items()
+    }
+
+
+def test_reward_histograms_hold_every_rollout(run: Run) -> None:
+    expected = defaultdict(list)
+    for step in (1, 2, 3):
+        for term, values in terms(run, step).items():
+            expected[term] += values
+    histograms = run.by(names.RL_ROLLOUT_REWARD, TERM)
+    assert histograms.keys() == expected.keys()
+    for term, values in expected.items():
+        histogram = histograms[term].histogram
+        assert (histogram.count, histogram.sum) == (len(values), close(sum(values))), term
+        at_most_half = sum(histogram.counts[: histogram.bounds.index(0.5) + 1])
+        assert at_most_half == sum(value <= 0.5 for value in values), term
+
+
+def test_lengths_are_what_the_model_generated(run: Run) -> None:
+    histogram = run.point(names.RL_ROLLOUT_COMPLETION_LENGTH).histogram
+    assert histogram.count == sum(len(rollouts) for rollouts in run.rollouts.values())
+    assert histogram.scale is not None
+    if has_tools(run):  # verl's own lengths have the tools' responses in them
+        assert 0 < run.value(names.RL_STEP_COMPLETION_LENGTH) < run.steps[-1]["response_length/mean"]
+        return
+    for metric, key in LENGTHS.items():
+        assert run.value(metric) == close(run.steps[-1][key]), metric.name
+    sampled = [line for version in (0, 1, 2) for line in run.completions[version] if line["temperature"] > 0]
+    assert histogram.sum == sum(line["tokens"] for line in sampled)
+
+
+def test_truncated_completions_are_those_that_the_server_cut(run: Run) -> None:
+    if has_tools(run):
+        pytest.skip("a completion of several turns is not one text of the server")
+    sampled = [line for line in run.completions[2] if line["temperature"] > 0]
+    assert len(sampled) == len(run.rollouts[3])
+    ended = [line["tokens"] for line in sampled if line["reason"] == "completed"]
+    assert run.value(names.RL_STEP_COMPLETION_CLIPPED_RATIO) == close(1 - len(ended) / len(sampled))
+    assert run.value(names.RL_STEP_COMPLETION_LENGTH_TERMINATED) == close(statistics.mean(ended))
+
+
+def test_both_sides_of_the_clip_make_up_what_verl_logged(run: Run) -> None:
+    high, low = run.value(names.RL_STEP_CLIP_RATIO_HIGH), run.value(names.RL_STEP_CLIP_RATIO_LOW)
+    assert high + low == close(run.steps[-1]["actor/pg_clipfrac"])
+    if run.case.extra == UPDATES:
+        assert 0 < high < 1
+        assert 0 < low < 1
+
+
+def test_tool_calls_are_the_scripted_ones(run: Run) -> None:
+    """Of four completions one calls a tool well, one a tool that fails, one a tool that is not there."""
+    expected = (close(3 / 4), close(2 / 3)) if has_tools(run) else (None, None)
+    assert (run.value(names.RL_STEP_TOOL_CALLS), run.value(names.RL_STEP_TOOL_FAILURE_RATIO)) == expected
+
+
+def test_no_role_of_a_colocated_trainer_idles(run: Run) -> None:
+    assert run.value(names.RL_IDLE, {names.ATTR_RL_ROLE: names.RlRole.TRAINER}) is None
+
+
+def test_every_worker_says_where_it_runs(run: Run) -> None:
+    role = "actor_rollout_ref" if "use_kl_loss=True" in "".join(run.case.extra) else "actor_rollout"
+    placements = run.placements()
+    assert placements.keys() == {(role, rank) for rank in range(run.case.workers)}
+    pod = CLUSTER_POD if run.case.cluster else DRIVER_POD
+    for points in placements.values():
+        assert {point.value for point in points} == {1}
+        (attributes,) = {tuple(point.attributes.items()) for point in points}
+        attributes = dict(attributes)
+        assert attributes[names.ATTR_K8S_POD_NAME.name] == pod
+        assert names.ATTR_HW_ID.name not in attributes  # there is no GPU to read
+        assert len({point.resource[names.ATTR_PROCESS_PID.name] for point in points}) == 1
+    assert run.last[0].resource[names.ATTR_K8S_POD_NAME.name] == pod
+
+
+def test_workers_export_every_few_seconds_and_are_flushed_at_the_end(run: Run) -> None:
+    finished = min(p.time_ns for p in run.points if p.name == names.RL_STEP_COUNT.name and p.value == 3)
+    for points in run.placements().values():
+        times = [point.time_ns for point in points]
+        assert times[-1] > finished
+        if run.case.environ.get("OTEL_METRIC_EXPORT_INTERVAL") == NEVER_MS:
+            assert len(times) == 1
+        else:
+            gaps_s = [(later - earlier) / 1e9 for earlier, later in pairwise(times[:-1])]
+            assert gaps_s
+            assert min(gaps_s) > 4.5
+
+
+def test_all_processes_name_the_same_run(run: Run) -> None:
+    own = {attribute.name for attribute in OWN}
+    shared = {tuple(sorted((k, v) for k, v in p.resource.items() if k not in own)) for p in run.points}
+    (resource,) = map(dict, shared)
+    assert resource[names.ATTR_RUN_ENGINE.name] == names.RunEngine.VERL
+    assert resource[names.ATTR_RUN_METHOD.name] == "GRPO"
+    assert resource[names.ATTR_RUN_BASE_MODEL.name] == str(run.directory / "assets/model")
+    assert resource[names.ATTR_RUN_LEARNING_RATE.name] == 1e-3
+    assert resource[names.ATTR_RUN_GROUP_SIZE.name] == 4
+    assert resource[names.ATTR_RUN_ATTEMPT.name] == 1
+    assert resource[names.ATTR_PROJECT.name] == resource[names.ATTR_WORKLOAD.name] == "e2e"
+    assert resource["team"] == "red"
+    instance, pid = names.ATTR_SERVICE_INSTANCE_ID.name, names.ATTR_PROCESS_PID.name
+    instances = {(point.resource[instance], point.resource[pid]) for point in run.points}
+    assert len(instances) == 1 + run.case.workers
+    assert len(dict(instances)) == len(instances)
+
+
+def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
+    (span,) = run.sink.spans()
+    assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)
+    assert span.status != 2

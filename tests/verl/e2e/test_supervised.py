@@ -1,0 +1,91 @@
+"""Every figure of real supervised trainings, under torchrun and on a Ray cluster, against verl's own log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
+
+from akka_otel_callbacks.common import names
+from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+
+CASES = {"torchrun": Case("sft", workers=2), "ray-cluster": Case("sft-ray", workers=2, cluster=True)}
+GAUGES = {
+    names.SFT_STEP_LOSS: "train/loss",
+    names.SFT_STEP_GRAD_NORM: "train/grad_norm",
+    names.SFT_STEP_TOKENS: "train/global_tokens",
+    names.SFT_STEP_MFU: "train/mfu",
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with trained(CASES[request.param], tmp_path_factory.mktemp("run")) as run:
+        yield run
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-6)
+
+
+def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
+    assert run.status == 0, run.output[-3000:]
+    assert len(run.steps) == 3
+    assert "telemetry failed" not in run.output
+    assert "has no place for" not in run.output
+
+
+def test_gauges_are_what_verl_logged(run: Run) -> None:
+    for metric, key in GAUGES.items():
+        assert run.steps[-1][key] > 0
+        assert run.value(metric) == close(run.steps[-1][key]), metric.name
+    assert run.value(names.SFT_STEP_LEARNING_RATE) == close(run.steps[-2]["train/lr"])
+
+
+def test_the_evaluation_is_the_latest(run: Run) -> None:
+    losses = [data["val/loss"] for _, data in run.log if "val/loss" in data]
+    finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    assert len(losses) == 2
+    assert run.value(names.SFT_EVAL_LOSS) == (close(finite[-1]) if finite else None)
+
+
+def test_steps_are_counted_and_timed(run: Run) -> None:
+    assert run.value(names.SFT_STEP_COUNT) == 3
+    durations = run.point(names.SFT_STEP_DURATION).histogram
+    latest = run.value(names.SFT_STEP_TIMING, {names.ATTR_SFT_STEP_PHASE: names.SftStepPhase.STEP})
+    assert durations.count == 3
+    assert durations.min <= latest <= durations.max
+    assert run.value(names.SFT_STEP_THROUGHPUT) == close(run.steps[-1]["train/global_tokens"] / latest / 2)
+
+
+def test_every_worker_says_where_it_runs(run: Run) -> None:
+    placements = run.placements()
+    assert placements.keys() == {(names.JobRole.TRAINER, 0), (names.JobRole.TRAINER, 1)}
+    pod = CLUSTER_POD if run.case.cluster else DRIVER_POD
+    for points in placements.values():
+        assert {point.attributes[names.ATTR_K8S_POD_NAME.name] for point in points} == {pod}
+        assert all(names.ATTR_HW_ID.name not in point.attributes for point in points)
+    assert run.last[0].resource[names.ATTR_K8S_POD_NAME.name] == DRIVER_POD
+
+
+def test_all_processes_name_the_same_run(run: Run) -> None:
+    """Under torchrun too, whose processes have no driver and where no variable names the run."""
+    for attribute, expected in {
+        names.ATTR_RUN_ID: run.run_id,
+        names.ATTR_RUN_ENGINE: names.RunEngine.VERL,
+        names.ATTR_RUN_METHOD: names.RunMethod.SFT,
+        names.ATTR_RUN_BASE_MODEL: str(run.directory / "assets/model"),
+        names.ATTR_PROJECT: "e2e",
+    }.items():
+        assert {point.resource[attribute.name] for point in run.points} == {expected}
+    assert len({point.resource[names.ATTR_RUN_SETTINGS_SHA.name] for point in run.points}) == 1
+    assert len({point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for point in run.points}) == 3
+
+
+def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
+    (span,) = run.sink.spans()
+    assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)
