@@ -23,8 +23,8 @@ class Engine(str, Enum):
     TRL_SFT = "trl-sft"
 
 
-@app.command()
-def demo(
+@app.command("demo")
+def demo_command(
     engine: Annotated[Engine, typer.Option(help="Which training to run.")] = Engine.TRL_GRPO,
     steps: Annotated[int, typer.Option(min=1, help="How many optimizer steps.")] = 30,
     directory: Annotated[
@@ -33,30 +33,30 @@ def demo(
     ] = None,
 ) -> None:
     """Train a tiny model for half a minute, with no hub, GPU or collector, and show what was published."""
-    from akka_otel_callbacks.cli.demo import demo as run
+    from akka_otel_callbacks.cli.demo import demo
 
-    run(engine.value, steps, directory)
+    demo(engine.value, steps, directory)
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_command(
     path: Annotated[Path, typer.Argument(help="A run's directory, or a metrics.jsonl.")],
     every_session: Annotated[
         bool, typer.Option("--all", help="Every session in the file, not the newest only.")
     ] = False,
 ) -> None:
     """Show every metric of a run with its latest value, from the files that it wrote."""
-    from akka_otel_callbacks.cli.show import show as run
+    from akka_otel_callbacks.cli.show import show
 
-    run(path, every_session=every_session)
+    show(path, every_session=every_session)
 
 
-@app.command()
-def doctor() -> None:
+@app.command("doctor")
+def doctor_command() -> None:
     """Say where a training started here would send its telemetry, and whether that works."""
-    from akka_otel_callbacks.cli.doctor import doctor as run
+    from akka_otel_callbacks.cli.doctor import doctor
 
-    run()
+    doctor()
 
 
 def main() -> None:

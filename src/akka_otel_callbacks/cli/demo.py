@@ -77,7 +77,7 @@ def _train(engine: str, steps: int, console: Console) -> None:
             trainer.remove_callback(PrinterCallback)
             trainer.train()
     except Exception:
-        stderr().print(noise.getvalue(), markup=False)  # whatever the engine said may be the reason
+        stderr().print(noise.getvalue())  # whatever the engine said may be the reason
         raise
 
 

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from akka_otel_callbacks.common.exporters import METRICS, Target, _metric_exporter, _open_trace
 
 PATIENCE_S = 2.0
+EXPORTERS = "opentelemetry.exporter"
+ExporterT = TypeVar("ExporterT")
 REASONS = (
     re.compile(r"\[Errno -?\d+\] (?P<why>[^\"')\]]+)"),
     re.compile(r"code: (?P<why>\d+, reason: .*)", re.DOTALL),
@@ -38,7 +41,7 @@ class _Export:
     """An empty export on a thread of its own, which may hang for as long as it likes."""
 
     thread: threading.Thread
-    accepted: bool | None = None
+    accepted: bool = False
     messages: list[str] = field(default_factory=list)
 
 
@@ -47,7 +50,7 @@ def probe(targets: Iterable[tuple[str, Target]]) -> list[Answer]:
     exporter that a training would use, so that protocol, headers and certificates are tried with it."""
     log = _ExporterLog()
     # It stays: an exporter that still hangs when the command ends would otherwise complain on the screen.
-    logging.getLogger("opentelemetry").addHandler(log)
+    logging.getLogger(EXPORTERS).addHandler(log)
     waiting = [_begin(signal, target, log) for signal, target in targets]
     deadline = time.monotonic() + PATIENCE_S
     return [finish(deadline) for finish in waiting]
@@ -66,35 +69,46 @@ def _begin(signal: str, target: Target, log: _ExporterLog) -> Callable[[float], 
 
 
 def _begin_export(signal: str, target: Target, log: _ExporterLog) -> Callable[[float], Answer]:
-    def export() -> None:
-        try:
-            state.accepted = _export_nothing(signal, target)
-        except Exception as error:  # noqa: BLE001 - an exporter raises whatever its libraries raise
-            state.accepted = False
-            state.messages.append(f"{type(error).__name__}: {error}")
+    try:
+        send = _sender(signal, target)
+    except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
+        failure = Answer(False, f"{type(error).__name__}: {error}")
+        return lambda _: failure
 
-    state = _Export(threading.Thread(target=export, daemon=True))
-    log.exports.append(state)
-    state.thread.start()
+    def run() -> None:
+        try:
+            export.accepted = send()
+        except Exception as error:  # noqa: BLE001
+            export.messages.append(f"{type(error).__name__}: {error}")
+
+    export = _Export(threading.Thread(target=run, daemon=True))
+    log.listen_to(export)
+    export.thread.start()
 
     def finish(deadline: float) -> Answer:
-        state.thread.join(max(deadline - time.monotonic(), 0))
-        if state.accepted:
+        export.thread.join(max(deadline - time.monotonic(), 0))
+        if export.accepted:
             return Answer(True, "answers, and accepted an empty export")
-        return Answer(False, _why(state.messages))
+        return Answer(False, _why(export.messages))
 
     return finish
 
 
-def _export_nothing(signal: str, target: Target) -> bool:
+def _sender(signal: str, target: Target) -> Callable[[], bool]:
+    """Opens the exporter; calling the result sends an empty export and tells whether it was accepted."""
     if signal == METRICS:
-        from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+        from opentelemetry.sdk.metrics.export import MetricsData
 
-        empty = MetricsData(resource_metrics=[])
-        return _metric_exporter(target).export(empty) is MetricExportResult.SUCCESS
-    from opentelemetry.sdk.trace.export import SpanExportResult
+        metrics, no_metrics = _unwatched(_metric_exporter(target)), MetricsData(resource_metrics=[])
+        return lambda: metrics.export(no_metrics).name == "SUCCESS"
+    spans = _unwatched(_open_trace(target))
+    return lambda: spans.export(()).name == "SUCCESS"
 
-    return _open_trace(target).export(()) is SpanExportResult.SUCCESS
+
+def _unwatched(exporter: ExporterT) -> ExporterT:
+    """The exporter without the watch that reports failures to a training's log: here the answer is the report."""
+    vars(exporter).pop("export", None)
+    return exporter
 
 
 def _why(messages: list[str]) -> str:
@@ -110,10 +124,16 @@ class _ExporterLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.exports: list[_Export] = []
+        self._exports: list[_Export] = []
+
+    def listen_to(self, export: _Export) -> None:
+        self._exports.append(export)
+        for name, logger in logging.root.manager.loggerDict.items():
+            if name.startswith(EXPORTERS) and isinstance(logger, logging.Logger):
+                logger.filters.clear()  # they drop what the second exporter says in the words of the first
 
     def emit(self, record: logging.LogRecord) -> None:
-        for export in self.exports:
+        for export in self._exports:
             if record.thread == export.thread.ident:
                 export.messages.append(record.getMessage())
 

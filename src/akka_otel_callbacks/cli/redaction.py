@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 HIDDEN = "***"
 SECRET_NAME = re.compile(
@@ -71,9 +71,10 @@ def _url_secrets(url: str) -> Iterator[str]:
         yield url
         return
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    values = (user, password, parts.fragment, *(value for _, value in parse_qsl(parts.query)))
-    for value in (*values, *(part for part in parts.path.split("/") if _is_token(part))):
-        yield from (value, unquote(value))
+    values = (pair.partition("=")[2] or pair for pair in parts.query.split("&"))
+    tokens = (part for part in parts.path.split("/") if _is_token(part))
+    for secret in (user, password, parts.fragment, *values, *tokens):
+        yield from (secret, unquote(secret), unquote_plus(secret))
 
 
 def _headers(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -104,7 +104,7 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
         return ""
     columns = min(width, len(finite))
     edges = [round(column * len(finite) / columns) for column in range(columns + 1)]
-    means = [math.fsum(finite[a:b]) / (b - a) for a, b in pairwise(edges)]
+    means = [sum(finite[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, span = min(means), max(means) - min(means)
     if span == 0 or not math.isfinite(span):
         return BARS[0] * columns

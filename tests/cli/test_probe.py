@@ -1,0 +1,112 @@
+"""Probes against real receivers and endpoints that misbehave in every way."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from akka_otel_callbacks.cli.probe import EXPORTERS, Answer, probe
+from akka_otel_callbacks.common.exporters import METRICS, TRACES, Target, select
+from tests.support.otlp_sink import answering, otlp_sink, refusing, silent
+
+
+@pytest.fixture(autouse=True)
+def _own_exporter_log() -> Iterator[None]:
+    """A probe quietens the exporters' loggers for good, which a command may and a test session may not."""
+    loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(EXPORTERS)]
+    before = [(log, list(log.handlers), list(log.filters)) for log in loggers]
+    yield
+    for log, handlers, filters in before:
+        log.handlers, log.filters = handlers, filters
+
+
+def _probe_both(monkeypatch: pytest.MonkeyPatch, url: str, protocol: str = "http/protobuf") -> list[Answer]:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    selection = select(environ, "run")
+    return probe([(METRICS, selection.metrics[0]), (TRACES, selection.traces[0])])
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_an_endpoint_that_answers_gets_one_empty_export_a_signal(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    with otlp_sink() as sink:
+        answers = _probe_both(monkeypatch, sink.grpc if protocol == "grpc" else sink.http, protocol)
+        assert [answer.ok for answer in answers] == [True, True]
+        assert len(sink.requests) == 2
+        assert sink.metrics() == []
+        assert sink.spans() == []
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_one_that_refuses(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    with refusing() as url:
+        for answer in _probe_both(monkeypatch, url, protocol):
+            assert answer.ok is False
+            assert "Connection refused" in answer.text
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_one_that_never_answers_is_waited_for_two_seconds(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    with silent() as url:
+        start = time.monotonic()
+        answers = _probe_both(monkeypatch, url, protocol)
+        assert time.monotonic() - start < 3.5  # both signals together, imports included
+    assert answers == [Answer(False, "no answer within 2 s")] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(503, "Service Unavailable"), (401, "401, reason: Unauthorized"), (404, "404, reason: Not Found")],
+)
+def test_one_that_says_no(monkeypatch: pytest.MonkeyPatch, status: int, reason: str) -> None:
+    with answering(status) as url:
+        assert _probe_both(monkeypatch, url) == [Answer(False, reason)] * 2
+
+
+def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in _probe_both(monkeypatch, "http://nowhere.invalid:4318"):
+        assert answer.ok is False
+        assert "nowhere.invalid" in answer.text or "Name or service not known" in answer.text
+
+
+def test_an_exporter_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli")
+    with otlp_sink() as sink:
+        for answer in _probe_both(monkeypatch, sink.grpc, "grpc"):
+            assert answer.ok is False
+            assert "brotli" in answer.text
+
+
+def test_a_prometheus_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        target = Target("prometheus", "asked", endpoint=f"http://127.0.0.1:{port}/metrics")
+        (answer,) = probe([(METRICS, target)])
+        assert answer.ok is False
+        assert "in use" in answer.text
+    assert probe([(METRICS, target)]) == [Answer(True, "the address is free")]
+
+
+def test_a_file(tmp_path: Path) -> None:
+    def answer(path: Path) -> Answer:
+        return probe([(METRICS, Target("file", "asked", path=path))])[0]
+
+    assert answer(tmp_path / "new" / "deep" / "metrics.jsonl") == Answer(True, "can be written")
+    assert list(tmp_path.iterdir()) == []  # finding out leaves no trace
+    existing = tmp_path / "metrics.jsonl"
+    existing.touch()
+    assert answer(existing) == Answer(True, "can be written")
+    assert answer(existing / "metrics.jsonl") == Answer(False, f"{existing} is in the way")
+    assert answer(tmp_path) == Answer(False, f"{tmp_path} is in the way")
+
+
+def test_a_console_has_nothing_to_find_out() -> None:
+    assert probe([(TRACES, Target("console", "asked"))]) == [Answer(None)]
