@@ -80,21 +80,29 @@ def test_every_kind_of_series_has_a_row(tmp_path: Path) -> None:
             recording.export()
     text = _text(figures.read(path))
     assert "run-7 · GRPO · 2 exports" in text
-    assert _row(text, "rl.step.reward.term", "total") == ["rl.step.reward.term", "total", "0.75", "reward", "▁█"]
+    assert _row(text, "rl.step.reward.term") == ["rl.step.reward.term"]
+    assert _row(text, "total") == ["total", "0.75", "reward", "▁█"]
     assert _row(text, "rl.step.count") == ["rl.step.count", "2", "step"]  # a counter's course says nothing
     assert _row(text, "took") == ["took", "2", "2", "2", "2", "s"]  # count, mean, p50, p90
     assert "without their prefix akka.optimize.training." in text
     assert "Dim" not in text
 
 
-def test_a_name_is_printed_once_for_its_series() -> None:
+def test_a_metric_is_named_once_above_its_series() -> None:
     series = {("m", (("k", v),)): Series("m", (("k", v),), "s", values=[1.0], last_export=1) for v in "ab"}
-    text = _text(Recording([Session({}, 1, series)]))
-    assert [line.split() for line in text.splitlines() if "1" in line.split()][-2:] == [
-        ["m", "a", "1", "s"],
-        ["b", "1", "s"],
-    ]
-    assert "unnamed run" in text
+    lines = [line.rstrip() for line in _text(Recording([Session({}, 1, series)])).splitlines()]
+    assert lines[0] == "unnamed run · 1 export"
+    assert [line.split() for line in lines[2:5]] == [["m"], ["a", "1", "s"], ["b", "1", "s"]]
+    assert [line.startswith("  ") for line in lines[2:5]] == [False, True, True]
+
+
+def test_the_longest_name_fits_a_terminal_of_80_columns() -> None:
+    one = Series(names.RL_STEP_COMPLETION_LENGTH_TERMINATED.name, (), "{token}", values=[123456.0, 1.5], last_export=1)
+    output = io.StringIO()
+    console = console_on(output)
+    console.width = 80
+    console.print(summary(Recording([Session({}, 1, {(one.name, ()): one})])))
+    assert "rl.step.completion.length.terminated     1.5  token  █▁" in output.getvalue()
 
 
 def test_an_ended_series_is_marked() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +17,7 @@ from akka_otel_callbacks.common import names
 PREFIX = names.JOB_DEVICES.name.removesuffix("job.devices")
 BARS = "▁▂▃▄▅▆▇█"
 COURSE_WIDTH = 16
+NUMBERS = ("latest", "count", "mean", "≈ p50", "≈ p90")
 UNITS = {"1": "ratio", "By": "bytes", "Cel": "°C"}
 TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 
@@ -42,11 +43,9 @@ def _session(session: Session) -> Iterator[RenderableType]:
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
     if scalars:
-        yield _table(
-            ("metric", "of", "latest", "unit", "over the exports"), map(_scalar_row, scalars), scalars, session
-        )
+        yield _table(("metric", "latest", "unit", "over the exports"), map(_scalar_row, scalars), scalars, session)
     if histograms:
-        heads = ("histogram", "of", "count", "mean", "≈ p50", "≈ p90", "unit")
+        heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
         yield _table(heads, map(_histogram_row, histograms), histograms, session)
     notes = []
     if any(one.name.startswith(PREFIX) for one in series):
@@ -57,15 +56,18 @@ def _session(session: Session) -> Iterator[RenderableType]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
-    """Rows of one metric stand together under its name, which is printed once."""
+    """One row per series; a metric that has attributes is named once, above its series."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
-        right = head in ("latest", "count", "mean", "≈ p50", "≈ p90")
+        right = head in NUMBERS
         table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    for _, group in groupby(zip(series, rows, strict=True), key=lambda pair: pair[0].name):
-        for index, (one, row) in enumerate(group):
-            name = "" if index else _short(one.name)
-            table.add_row(name, _labels(one), *row, style=None if session.is_current(one) else "dim")
+    named = ""
+    for one, row in zip(series, rows, strict=True):
+        if one.labels and one.name != named:
+            table.add_row(_short(one.name))
+        named = one.name
+        first = f"  {_labels(one)}" if one.labels else _short(one.name)
+        table.add_row(first, *row, style=None if session.is_current(one) else "dim")
     return table
 
 
