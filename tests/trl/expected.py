@@ -174,6 +174,7 @@ def check_rl_steps(
         row = rows[step] if rows else run.row(step)
         tokens = rollouts.lengths.sum() + sum(len(tokenizer(prompt)["input_ids"]) for prompt in rollouts.prompts)
         compare(run.figures(step), rl_figures(rollouts, row, weights, labels or functions, tokens, group) | more(row))
+        check_rl_times(run, step)
         assert run.shown(names.RL_STEP_COUNT, step) == count
         for name, column in zip(labels or functions, rollouts.shares(weights).T, strict=True):
             scored[name] += column[~np.isnan(column)].tolist()
@@ -182,6 +183,31 @@ def check_rl_steps(
         for name, values in scored.items():
             check_reward_histogram(run, step, name, values)
         check_length_histogram(run, step, lengths)
+
+
+def check_rl_times(run: Run, step: int) -> None:
+    """The step's duration within the clocks around our callback; its phases add up to it; the throughput is of it."""
+    duration = duration_of(run, names.RL_STEP_DURATION, step)
+    phases = run.figures(step)[names.RL_STEP_TIMING.name]
+    assert set(phases) in ({"gen", "reward", "update_actor"}, {"update_actor"})
+    assert min(phases.values()) > 0
+    assert sum(phases.values()) == pytest.approx(duration, rel=1e-6)
+    tokens, throughput = run.shown(names.RL_STEP_TOKENS, step), run.shown(names.RL_STEP_THROUGHPUT, step)
+    assert (tokens is None) == (throughput is None) == ("gen" not in phases)
+    if tokens is not None:
+        assert throughput == pytest.approx(tokens / duration, rel=1e-6)  # one process on one device
+
+
+def duration_of(run: Run, metric: Any, step: int) -> float:
+    """What the step added to the histogram of durations."""
+    after, steps = run.histogram(metric, step), run.steps
+    before = run.histogram(metric, steps[steps.index(step) - 1]) if step != steps[0] else None
+    assert after is not None
+    assert after.count == (before.count if before else 0) + 1
+    duration = after.sum - (before.sum if before else 0)
+    assert run.before.at["end", step] - run.behind.at["begin", step] <= duration * (1 + 1e-9)
+    assert duration * (1 - 1e-9) <= run.behind.at["end", step] - run.before.at["begin", step]
+    return duration
 
 
 def check_reward_histogram(run: Run, step: int, name: str, values: Sequence[float]) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+import torch
 import trl
 from packaging.version import Version
+from transformers import TrainerCallback
 
 from akka_otel_callbacks.common import names
 from tests.support import tiny
 from tests.trl import expected
-from tests.trl.runs import exported_run
-from tests.trl.trainings import REWARDS, TRL, Book, online
+from tests.trl.runs import Run, exported_run, plain_run
+from tests.trl.trainings import REWARDS, TRL, Book, letters, online
 
 STEPS = 4
 
@@ -87,3 +90,207 @@ def test_groups_without_variance_are_counted_however_rewards_are_scaled(
 def by_prompt(answer: list[int], completion_ids: list[list[int]], **_: Any) -> list[float]:
     """The same for all completions of a prompt, but of every third."""
     return [len(ids) if row % 3 == 0 else float(row) for row, ids in zip(answer, completion_ids, strict=True)]
+
+
+# -- whatever is logged
+
+
+@pytest.fixture(scope="module")
+def logged_every_step(tiny_model: str) -> Run:
+    """A training without telemetry that evaluates every second step and logs all of its steps."""
+    return plain_run(lambda callbacks: online("GRPO", tiny_model, callbacks, **EVALUATING))
+
+
+EVALUATING = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 2, "beta": 0.05}
+
+
+@pytest.mark.parametrize(
+    "logging",
+    [{"logging_steps": 1}, {"logging_steps": 5}, {"logging_strategy": "no"}],
+    ids=["every-step", "every-fifth-step", "never"],
+)
+def test_figures_do_not_depend_on_what_is_logged(
+    logging: dict[str, Any], tiny_model: str, tokenizer: Any, logged_every_step: Run
+) -> None:
+    book = Book()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, book=book, **EVALUATING, **logging))
+    rows = {step: logged_every_step.row(step) for step in range(1, 8)}
+    expected.check_rl_steps(run, book, REWARDS, tokenizer, rows=rows)
+    assert run.steps == list(rows)
+    assert all(
+        run.figures(step) == run.figures(step, event) for event, step in run.exports if event in ("log", "evaluate")
+    ), "a log row or an evaluation changed the figures of a step"
+
+
+# -- reward functions of every kind
+
+
+def same(values: list[float | None], name: str = "same") -> Any:
+    """A reward function that gives these scores to every group."""
+
+    def function(completions: list[str], **_: Any) -> list[float | None]:
+        return (values * len(completions))[: len(completions)]
+
+    function.__name__ = name
+    return function
+
+
+def test_terms_keep_apart_whatever_their_functions_are_called(tiny_model: str, tokenizer: Any) -> None:
+    rewards = {
+        letters: 0.0,
+        same([0.5, -1.0], "twice"): 1.5,
+        same([0.25, 1.0, None], "twice"): -0.5,
+        same([0.1], "total"): 1.0,
+        same([1.0, 0.0, 0.0], "<lambda>"): 1.0,
+        same([None], "never"): 1.0,
+        same([2.0], "a/mean b\u00e9"): 0.1,
+    }
+    book = Book()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, book=book, rewards=rewards, max_steps=3))
+    labels = ["letters", "twice", "twice#2", "total#2", "<lambda>", "never", "a/mean b\u00e9"]
+    expected.check_rl_steps(run, book, rewards, tokenizer, labels=labels)
+
+
+def test_rollouts_that_nothing_scored_are_left_out(tiny_model: str, tokenizer: Any) -> None:
+    rewards = {same([None, 1.0, 0.0, 0.0]): 1.0, same([None, None, 0.5, 0.0], "other"): 1.0}
+    book = Book()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, book=book, rewards=rewards, max_steps=2))
+    expected.check_rl_steps(run, book, rewards, tokenizer)
+    assert run.shown(names.RL_STEP_ROLLOUTS, 1) == 6
+    assert run.shown(names.RL_STEP_REWARD_ZERO_RATIO, 1) == pytest.approx(1 / 3)
+
+
+def test_a_step_that_nothing_scored_has_no_reward(tiny_model: str, tokenizer: Any) -> None:
+    def at_first(trainer_state: Any, completions: list[str], **_: Any) -> list[float | None]:
+        return [0.5 if trainer_state.global_step == 0 else None] * len(completions)
+
+    rewards = {at_first: 1.0}
+    book = Book()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, book=book, rewards=rewards, max_steps=2))
+    expected.check_rl_steps(run, book, rewards, tokenizer)
+    assert run.shown(names.RL_STEP_REWARD, 1) == 0.5
+    assert run.shown(names.RL_STEP_REWARD, 2) is None
+    assert run.shown(names.RL_STEP_ROLLOUTS, 2) == 0
+
+
+class Breaks(TrainerCallback):
+    """Makes the gradients NaN from the second step on."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if state.global_step == 1:
+            model.get_input_embeddings().weight.register_hook(lambda gradient: gradient * float("nan"))
+
+
+def test_what_is_not_finite_is_counted_not_shown(tiny_model: str) -> None:
+    def at_last(trainer_state: Any, completions: list[str], **_: Any) -> list[float]:
+        return [float("inf") if trainer_state.global_step == 1 else 1.0, *range(len(completions) - 1)]
+
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO", tiny_model, [*callbacks, Breaks()], rewards={at_last: 1.0, letters: 1.0}, max_steps=2
+        )
+    )
+    watched = names.RL_STEP_REWARD.name, names.RL_STEP_GRAD_NORM.name
+    assert [run.shown(names.TELEMETRY_NONFINITE, 1, name) for name in watched] == [0, 0]
+    assert [run.shown(names.TELEMETRY_NONFINITE, 2, name) for name in watched] == [1, 1]
+    assert run.shown(names.RL_STEP_REWARD, 1) is not None
+    assert run.shown(names.RL_STEP_GRAD_NORM, 1) is not None
+    shown = run.figures(2)
+    assert not {names.RL_STEP_REWARD.name, names.RL_STEP_REWARD_STD.name, names.RL_STEP_GRAD_NORM.name} & set(shown)
+    assert set(shown[names.RL_STEP_REWARD_TERM.name]) == {"letters"}
+    rollouts = [run.histogram(names.RL_ROLLOUT_REWARD, 2, term) for term in ("at_last", "letters", "total")]
+    assert [histogram.count for histogram in rollouts if histogram] == [15, 16, 15]
+    assert run.shown(names.RL_STEP_ROLLOUTS, 2) == 8
+
+
+def test_weights_that_change_while_training_count_from_then_on(tiny_model: str) -> None:
+    class Schedule(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            book.trainer.reward_weights = torch.tensor([float(state.global_step), 1.0])
+
+    book, rewards = Book(), {same([1.0]): 1.0, letters: 1.0}
+    run = exported_run(
+        lambda callbacks: online("GRPO", tiny_model, [*callbacks, Schedule()], book=book, rewards=rewards, max_steps=3)
+    )
+    assert [run.shown(names.RL_STEP_REWARD_TERM, step, "same") for step in run.steps] == [0.0, 1.0, 2.0]
+
+
+# -- other ways to train
+
+
+def test_lora(tiny_model: str, tokenizer: Any) -> None:
+    from peft import LoraConfig
+
+    book = Book()
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO", tiny_model, callbacks, book=book, trainer={"peft_config": LoraConfig(r=3)}, beta=0.1
+        )
+    )
+    expected.check_rl_steps(run, book, REWARDS, tokenizer)
+    assert {point.resource[names.ATTR_RUN_LORA_RANK.name] for point in run.points()} == {3}
+
+
+def test_conversations(tiny_model: str, tokenizer: Any) -> None:
+    book = Book()
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO", tiny_model, callbacks, book=book, trainer={"train_dataset": tiny.prompts(16, conversational=True)}
+        )
+    )
+    for scoring in book.scorings:
+        scoring.prompts[:] = [
+            tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+            for turns in scoring.prompts
+        ]
+    expected.check_rl_steps(run, book, REWARDS, tokenizer)
+
+
+class Timed(trl.GRPOTrainer):
+    """A user's own trainer. It measures what the phases should be, from within them, and takes its time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.measured: dict[tuple[str, int], float] = {}
+
+    def _measure(self, phase: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        result = call(*args, **kwargs)
+        time.sleep(0.05)
+        key = phase, self.state.global_step + 1
+        if self.model.training:
+            self.measured[key] = self.measured.get(key, 0) + time.perf_counter() - begin
+        return result
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        return self._measure("gen", super()._generate, *args, **kwargs)
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        return self._measure("reward", super()._calculate_rewards, *args, **kwargs)
+
+
+def test_phases_of_a_subclass(tiny_model: str, tokenizer: Any) -> None:
+    book = Book()
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO",
+            tiny_model,
+            callbacks,
+            book=book,
+            trainer_class=Timed,
+            steps_per_generation=1,
+            eval_strategy="steps",
+            eval_steps=2,
+            max_steps=3,
+        ),
+        protocol="grpc",
+        keep_trainer=True,
+    )
+    expected.check_rl_steps(run, book, REWARDS, tokenizer)
+    assert {transport for transport, _, _ in run.sink.requests} == {"grpc"}
+    assert {point.resource[names.ATTR_RUN_METHOD.name] for point in run.points()} == {"GRPO"}
+    for step in run.steps:
+        for phase in ("gen", "reward"):
+            inner = run.trainer.measured[phase, step]
+            assert inner >= 0.1, "two generations of 50 ms each"
+            assert inner <= run.shown(names.RL_STEP_TIMING, step, phase) < inner + 0.05
