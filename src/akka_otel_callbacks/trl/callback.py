@@ -21,6 +21,7 @@ from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, claim, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Wraps, find_trainer
+from akka_otel_callbacks.trl.efficiency import efficiency
 from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, Known, Loop, kind_of
 from akka_otel_callbacks.trl.rl import RLLoop
 from akka_otel_callbacks.trl.settings import engine_attributes
@@ -46,6 +47,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         attempt: which attempt of that run this is, from 1.
         project: what the run belongs to, in dashboards.
         resource: more resource attributes, by full name.
+        peak_flops: FLOP/s of one device, for the utilization (MFU); by default the dense bf16 peak of its kind.
         gpus: the GPUs to watch; by default those that the trainer trains on, sampled every 5 seconds.
         meter_provider: exports the metrics instead of a provider of the callback's own; it is flushed, not shut down.
             The resource is then that provider's: the callback cannot add the run's attributes to it.
@@ -59,6 +61,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         attempt: int | None = None,
         project: str | None = None,
         resource: Mapping[str, Any] | None = None,
+        peak_flops: float | None = None,
         gpus: GpuHealth | None = None,
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
@@ -70,6 +73,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             names.ATTR_PROJECT.name: project,
         }
         self._generated_id = generated_run_id(names.RunEngine.TRL)
+        self._peak_flops = peak_flops
         self._gpus = gpus
         self._meter_provider = meter_provider
         self._tracer_provider = tracer_provider
@@ -237,7 +241,14 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
     ) -> None:
         if not telemetry.recording:
             return
-        self._loop = LOOPS[kind](trainer, args, state, self._step_wraps, telemetry.capture)
+        self._loop = LOOPS[kind](
+            trainer,
+            args,
+            state,
+            wraps=self._step_wraps,
+            emit=telemetry.capture,
+            efficiency=guarded(efficiency)(trainer, args, self._peak_flops) if kind is not None else None,
+        )
         if kind is None:
             logger.info(
                 "%s is neither GRPO, RLOO nor SFT: only what it shares with SFT is published",

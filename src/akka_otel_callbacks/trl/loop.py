@@ -15,6 +15,7 @@ from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.trl.accelerators import memory_account
 from akka_otel_callbacks.trl.attach import Hook, Wraps
+from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.tails import TailReader, Tails
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
@@ -71,6 +72,8 @@ class StepCapture:
     """By TRL's log key."""
     devices: int
     memory: StepMemory | None
+    efficiency: Efficiency | None
+    positions: Positions
 
     def complete(self, step: StepT) -> StepT:
         """Sets what is the same for every kind of step."""
@@ -81,6 +84,10 @@ class StepCapture:
             step.memory_max_reserved_bytes = self.memory.max_reserved
             step.memory_bytes = self.memory.parts()
         return step
+
+    def set_mfu(self, step: Step, update_s: float | None) -> None:
+        if self.efficiency is not None:
+            step.mfu = self.efficiency.mfu(self.positions, update_s)
 
     def set_tokens(self, step: Step, tokens: float) -> None:
         """Tokens and tokens per second and device; both absent in a step without."""
@@ -103,7 +110,14 @@ class Loop:
     step_type: type[Step]
 
     def __init__(
-        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
+        self,
+        trainer: Trainer | None,
+        args: TrainingArguments,
+        state: TrainerState,
+        *,
+        wraps: Wraps,
+        emit: Emit,
+        efficiency: Efficiency | None,
     ) -> None:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._wraps = wraps
@@ -117,6 +131,8 @@ class Loop:
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
         self.devices = max(1, args.world_size) * max(1, args.n_gpu)
+        self._efficiency = efficiency
+        self._positions = Positions()
         self._memory = memory_account(args)
         self._watch_memory(trainer)
         self._wrap_common(trainer)
@@ -160,6 +176,8 @@ class Loop:
             "values": self._values(),
             "devices": self.devices,
             "memory": self._memory_ends(),
+            "efficiency": self._efficiency,
+            "positions": self._positions,
         }
 
     def _translated(self, values: Mapping[str, Any]) -> Step:

@@ -11,13 +11,14 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import mean, sample_std
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep
-from akka_otel_callbacks.trl.attach import Wraps
-from akka_otel_callbacks.trl.loop import Emit, Loop, StepCapture
+from akka_otel_callbacks.trl.efficiency import Positions
+from akka_otel_callbacks.trl.loop import Loop, StepCapture
 from akka_otel_callbacks.trl.vocabulary import rl_step
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
 
+Phase = names.RlStepPhase
 TOTAL = names.RlTerm.TOTAL
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
@@ -54,6 +55,7 @@ class RLCapture(StepCapture):
         if self.losses_add_up and isinstance(self.values.get("policy_loss"), list):
             step.policy_loss = sum(self.values["policy_loss"])
         step.timing_s = phases(step.duration_s, self.generated)
+        self.set_mfu(step, step.timing_s[Phase.UPDATE_ACTOR])
         if self.generated.scores:
             scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
             score(step, scorings, self.terms, self.group)
@@ -65,10 +67,8 @@ class RLCapture(StepCapture):
 class RLLoop(Loop):
     step_type = RLStep
 
-    def __init__(
-        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
-    ) -> None:
-        super().__init__(trainer, args, state, wraps, emit)
+    def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
+        super().__init__(trainer, args, state, **options)
         self._generation_begins = self._memory.begin_generation
         self._generated = Generated()
         self._tokens_seen = state.num_input_tokens_seen
@@ -78,11 +78,13 @@ class RLLoop(Loop):
         self._group = getattr(trainer, "num_generations", None)
         self._losses_add_up = getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP
         self._wrap(trainer, "_calculate_rewards", self._rewarded)
+        if self._efficiency is not None:
+            self._wrap(trainer, "compute_loss", self._updated)
         self._own_lengths = self._wrap(trainer, "_generate", self._completed, self._generation_begins)
 
     def begin_step(self) -> None:
         super().begin_step()
-        self._generated = Generated()
+        self._generated, self._positions = Generated(), Positions()
 
     def _captured(self, state: TrainerState) -> RLCapture:
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
@@ -104,6 +106,12 @@ class RLLoop(Loop):
         if self.in_training():
             self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
             self._generated.lengths += own_lengths(result)
+
+    def _updated(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
+        """One micro-batch of the update: `compute_loss(model, inputs)`. Its logits are needed for the completions."""
+        if self.in_training():
+            rows, completion = args[1]["completion_ids"].shape
+            self._positions.add(args[1]["prompt_ids"].numel() + rows * completion, rows * completion)
 
     def _rewarded(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
         if not self.in_training():
@@ -148,7 +156,7 @@ def phases(duration_s: float | None, generated: Generated) -> dict[str, float | 
     update_s = None
     if duration_s is not None:
         update_s = duration_s - (generated.generation_s or 0.0) - (generated.reward_s or 0.0)
-    return {"gen": generated.generation_s, "reward": generated.reward_s, "update_actor": update_s}
+    return {Phase.GEN: generated.generation_s, Phase.REWARD: generated.reward_s, Phase.UPDATE_ACTOR: update_s}
 
 
 def score(

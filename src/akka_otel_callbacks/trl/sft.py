@@ -10,9 +10,9 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import SFTStep
-from akka_otel_callbacks.trl.attach import Wraps
 from akka_otel_callbacks.trl.dataset_rows import row_capture
-from akka_otel_callbacks.trl.loop import Emit, Loop, StepCapture
+from akka_otel_callbacks.trl.efficiency import Positions
+from akka_otel_callbacks.trl.loop import Loop, StepCapture
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
 if TYPE_CHECKING:
@@ -44,16 +44,15 @@ class SFTCapture(StepCapture):
             step.loss = total(self.losses)
         step.padding = padding(self.masks)
         self.set_tokens(step, self.tokens)
+        self.set_mfu(step, step.duration_s)
         recorder.record(step)
 
 
 class SFTLoop(Loop):
     step_type = SFTStep
 
-    def __init__(
-        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, wraps: Wraps, emit: Emit
-    ) -> None:
-        super().__init__(trainer, args, state, wraps, emit)
+    def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
+        super().__init__(trainer, args, state, **options)
         self._input_s: float | None = None
         self._losses: list[Any] = []
         self._masks: list[tuple[int, Any]] = []
@@ -65,7 +64,7 @@ class SFTLoop(Loop):
         if args.world_size > 1 or not self._wrap(trainer, "training_step", self._trained):
             self._from_rows.add("loss")
         if trainer is not None and (rows := row_capture(trainer, args)) is not None:
-            emit(rows)
+            self._emit(rows)
 
     def begin_step(self) -> None:
         super().begin_step()
@@ -80,7 +79,7 @@ class SFTLoop(Loop):
             masks=self._masks,
             tokens=self._new_tokens(common["values"]),
         )
-        self._input_s, self._masks = None, []
+        self._input_s, self._masks, self._positions = None, [], Positions()
         return capture
 
     def _translated(self, values: Mapping[str, Any]) -> SFTStep:
@@ -100,6 +99,9 @@ class SFTLoop(Loop):
         else:
             self._input_s = (self._input_s or 0.0) + seconds
         for batch in result[0]:
+            if "input_ids" in batch:
+                positions = batch["input_ids"].numel()
+                self._positions.add(positions, positions)
             mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
             if mask is not None and not self._packed:
                 self._masks.append((mask.numel(), mask.sum()))  # on a device this only queues the sum

@@ -1,0 +1,66 @@
+"""Model FLOPs utilization of what this process trains on its own devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters, mfu, train_flops
+from akka_otel_callbacks.common.peaks import total_peak
+from akka_otel_callbacks.trl.accelerators import claim
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+
+
+@dataclass(slots=True)
+class Positions:
+    """Token positions that an update ran over in this process, padding included: every one meets the layers, those
+    whose logits the loss needs meet the output head, too."""
+
+    tokens: int = 0
+    scored: int = 0
+
+    def add(self, tokens: int, scored: int) -> None:
+        self.tokens += tokens
+        self.scored += scored
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """A model's size against its devices' peak.
+
+    With several processes each trains on its share of the batch and its own devices, so that the first one's
+    utilization is that of the job, as far as the ranks are alike.
+    """
+
+    parameters: MatmulParameters
+    peak_flops: float
+    """FLOP/s of this process's devices together."""
+
+    def mfu(self, positions: Positions, seconds: float | None) -> float | None:
+        """The utilization of an update of `seconds`; None where nothing was trained or the figure is impossible."""
+        if not seconds:
+            return None
+        return mfu(train_flops(self.parameters, positions.tokens, positions.scored), seconds, self.peak_flops)
+
+
+def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: float | None) -> Efficiency | None:
+    """The trainer's; None, with one log line, where the peak or the model's count is not known.
+
+    Args:
+        peak_flops: FLOP/s of one device; None to look it up by the device's name.
+    """
+    peak = _peak(args) if peak_flops is None else peak_flops * max(1, args.n_gpu)
+    parameters = matmul_parameters(trainer.model) if trainer is not None and peak else None
+    return Efficiency(parameters, peak) if parameters is not None and peak else None
+
+
+def _peak(args: TrainingArguments) -> float | None:
+    """None without CUDA: the peak of a CPU says nothing."""
+    ordinals = claim(args)
+    if not ordinals:
+        return None
+    import torch
+
+    return total_peak(torch.cuda.get_device_name(ordinal) for ordinal in ordinals)
