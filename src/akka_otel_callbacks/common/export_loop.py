@@ -75,14 +75,16 @@ class ExportLoop(Closer):
         self._wake.set()
 
     def _until_stopped(self) -> None:
-        while not self._stop_event.is_set():
-            self._wake.wait(self._interval_s)
+        last = False
+        while not last:
+            if not self._stop_event.is_set():
+                self._wake.wait(self._interval_s)
+            last = self._stop_event.is_set()  # read before the export, which then has all that came before the stop
             self._wake.clear()
             self._hurry.clear()
             self._export()
             if self._pause_s is not None and not self._stop_event.is_set():  # a stop's hurry may be cleared by now
                 self._hurry.wait(self._pause_s)
-        self._export()
 
     def _export(self) -> None:
         with self._exports:
