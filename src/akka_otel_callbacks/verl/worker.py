@@ -195,8 +195,9 @@ def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
 
     if config is not None:
         return [*torch_claim(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
-    import ray
-
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():  # asking Ray for its context would start one
+        return []
     return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
 
 

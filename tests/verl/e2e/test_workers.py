@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,13 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 from verl_cpu.train import ENVIRONMENT
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.metric import Metric
+from tests.fake_nvml import FakeDriver, build
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.support.points import Point
 
+UUIDS = ("GPU-11111111-aaaa-bbbb-cccc-000000000000", "GPU-22222222-aaaa-bbbb-cccc-000000000000")
+TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 INTERVAL_S = 1.0
 START_TIMEOUT_S = 240.0
 
@@ -44,6 +49,11 @@ class Job:
 
     def placements(self, rank: int) -> list[Point]:
         return self._sink.series(names.JOB_PLACEMENT, {names.ATTR_JOB_RANK: rank})
+
+    def points(self, metric: Metric, rank: int) -> list[Point]:
+        """A worker's points of any metric."""
+        pid = names.ATTR_PROCESS_PID.name
+        return [point for point in self._sink.series(metric) if point.resource[pid] == self.pids[rank]]
 
     def _line(self, start: str) -> str:
         for line in self._process.stdout:
@@ -77,17 +87,27 @@ def worker_job(*arguments: str, **environ: str) -> Iterator[Job]:
 
 
 @pytest.fixture(scope="module")
-def job() -> Iterator[Job]:
-    with worker_job(
-        "akka_otel", POD_NAME="pod-1", NODE_NAME="node-1", TRACEPARENT="00-" + "1" * 32 + "-" + "2" * 16 + "-01"
-    ) as job:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+    """A machine with two GPUs, as far as NVML can tell."""
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("no C compiler to build the fake libnvidia-ml.so.1 with")
+    directory = tmp_path_factory.mktemp("nvml")
+    driver = FakeDriver(build(directory), directory / "state")
+    driver.gpu(UUIDS[0], power_mw=100_000)
+    driver.gpu(UUIDS[1], power_mw=200_000)
+    return driver
+
+
+@pytest.fixture(scope="module")
+def job(driver: FakeDriver) -> Iterator[Job]:
+    machine = {"POD_NAME": "pod-1", "NODE_NAME": "node-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    with worker_job("akka_otel", TRACEPARENT=TRACEPARENT, **machine, **driver.environment) as job:
         yield job
 
 
-def test_a_worker_names_its_roles_rank_pod_and_node(job: Job) -> None:
+def test_a_worker_names_its_roles_rank_pod_node_and_gpu(job: Job) -> None:
     for rank in (0, 1):
-        wait_until(lambda rank=rank: job.placements(rank), START_TIMEOUT_S)
-        (point, *_) = job.placements(rank)
+        point = wait_until(lambda rank=rank: job.placements(rank), START_TIMEOUT_S)[-1]
         assert point.value == 1
         assert point.attributes == {
             names.ATTR_JOB_RANK.name: rank,
@@ -95,13 +115,21 @@ def test_a_worker_names_its_roles_rank_pod_and_node(job: Job) -> None:
             names.ATTR_K8S_POD_NAME.name: "pod-1",
             names.ATTR_K8S_NODE_NAME.name: "node-1",
             names.ATTR_HOST_NAME.name: point.resource[names.ATTR_HOST_NAME.name],
+            names.ATTR_HW_ID.name: UUIDS[rank],
+            names.ATTR_HW_NAME.name: "NVIDIA H100 80GB HBM3",
         }
         assert point.resource[names.ATTR_PROCESS_PID.name] == job.pids[rank]
 
 
+def test_a_worker_reads_the_gpu_that_it_holds_and_no_other(job: Job) -> None:
+    for rank, watts in ((0, 100), (1, 200)):
+        power = wait_until(lambda rank=rank: job.points(names.HW_POWER, rank), START_TIMEOUT_S)
+        assert {(point.value, point.attributes[names.ATTR_HW_ID.name]) for point in power} == {(watts, UUIDS[rank])}
+
+
 def test_the_trace_and_the_settings_of_the_exporter_reach_a_worker(job: Job) -> None:
     for environment in job.environments:
-        assert environment["TRACEPARENT"].startswith("00-1")
+        assert environment["TRACEPARENT"] == TRACEPARENT
         assert environment["OTEL_METRIC_EXPORT_INTERVAL"] == "1000"
 
 

@@ -1,0 +1,177 @@
+"""What one worker process does by itself; `e2e/` has those that Ray runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.verl import environment, worker
+from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
+
+
+class Worker:
+    """As much of verl's as the hooks touch."""
+
+    def __init__(self) -> None:
+        self.fused_worker_dict: dict[str, Any] = {}
+
+
+def named(name: str, **attributes: Any) -> Any:
+    made = type(name, (Worker,), {})()
+    made.__dict__.update(attributes)
+    return made
+
+
+@pytest.fixture
+def verl_worker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """verl's module with a class of its own, hooked, in a process that has no worker yet."""
+    module = ModuleType("verl.single_controller.base.worker")
+    module.Worker = type("Worker", (Worker,), {})
+    monkeypatch.setattr(worker, "_process", None)
+    worker.install(module)
+    return module
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with otlp_sink() as sink:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
+        monkeypatch.setenv("RANK", "3")
+        monkeypatch.setenv("WG_PREFIX", "group")
+        monkeypatch.setenv(environment.RUN_VARIABLE, f"{names.ATTR_RUN_ID.name}=run-7,{names.ATTR_RUN_ATTEMPT.name}=2")
+        yield sink
+
+
+@pytest.mark.parametrize(
+    ("made", "group", "role"),
+    [
+        (named("WorkerDict", worker_dict={"critic": 1, "actor_rollout": 2}), "abc", "actor_rollout+critic"),
+        (named("WorkerDict"), "abc", None),
+        (named("WorkerDict", worker_dict={}), "abc", None),
+        (named("FusedWorker_a_b", fused_worker_dict={"ref": 1}), "abc", "ref"),
+        (named("FusedWorker_a_b"), "abc", None),
+        (named("TrainingWorker"), "abc", "trainer"),
+        (named("CheckpointEngineWorker"), "rollout_standalone_0", "rollout"),
+        (named("CheckpointEngineWorker"), "rollout_reward_colocate_1", "rm"),
+        (named("CheckpointEngineWorker"), "rollout_teacher_standalone_1", "teacher"),
+        (named("ActorRolloutRefWorker", role="actor"), "abc", "actor"),
+        (named("Mine"), "abc", "Mine"),
+        (None, "abc", None),
+    ],
+)
+def test_roles_go_by_verls_names(made: Any, group: str, role: str | None) -> None:
+    assert worker.role_of(made, {"WG_PREFIX": group}) == role
+
+
+def test_a_worker_publishes_its_place_from_threads_of_its_own(verl_worker: ModuleType, sink: OtlpSink) -> None:
+    outer = type("WorkerDict", (verl_worker.Worker,), {})()
+    inner = verl_worker.Worker()
+    time.sleep(0.3)
+    assert sink.series(names.JOB_PLACEMENT) == []  # while the roles are not known
+    outer.worker_dict = {"actor": inner}
+    (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+    assert (point.value, point.attributes[names.ATTR_JOB_RANK.name], point.attributes[names.ATTR_JOB_ROLE.name]) == (
+        1,
+        3,
+        "actor",
+    )
+    assert point.resource[names.ATTR_RUN_ID.name] == "run-7"
+    assert point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] == "run-7.2.group.3"
+    assert sink.spans() == []
+    assert {p.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for p in sink.metrics()} == {"run-7.2.group.3"}
+    worker._process._telemetry.close()
+
+
+def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: worker._process._telemetry)
+    assert worker._flush(trainer, 5.0)
+    assert len(sink.series(names.JOB_PLACEMENT)) == 1
+    worker._process._telemetry.close()
+
+
+def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
+    assert isinstance(verl_worker.Worker(), Worker)
+    assert worker._process is None
+    assert worker._flush(None, 1.0) is False
+
+
+def test_a_worker_survives_whatever_fails(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WorkerProcess", lambda *_: 1 / 0)
+    assert isinstance(verl_worker.Worker(), Worker)
+
+
+def test_a_gpu_that_cannot_be_told_costs_its_name_only(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_claim", lambda *_: None)
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+    assert names.ATTR_HW_ID.name not in point.attributes
+    worker._process._telemetry.close()
+    del trainer
+
+
+@pytest.mark.parametrize(
+    ("given", "exporter", "interval"),
+    [
+        ({}, None, "5000"),
+        ({"OTEL_METRICS_EXPORTER": "otlp,prometheus"}, "otlp,file", "5000"),
+        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "9"}, "none", "9"),
+    ],
+)
+def test_workers_export_soon_and_never_serve_a_port(given: dict[str, str], exporter: str | None, interval: str) -> None:
+    chosen = worker._exporting(given)
+    assert (chosen.get("OTEL_METRICS_EXPORTER"), chosen["OTEL_METRIC_EXPORT_INTERVAL"]) == (exporter, interval)
+
+
+def test_the_setup_hook_cannot_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.importlib, "import_module", lambda _: 1 / 0)
+    assert worker.setup_hook() is None
+
+
+def test_flushing_without_ray_or_workers_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(worker.sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    worker.flush_workers()
+    monkeypatch.delitem(worker.sys.modules, "ray")
+    worker.flush_workers()
+
+
+def test_every_worker_is_flushed_once_and_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    called = []
+
+    def handle(actor_id: str) -> Any:
+        remote = lambda function, timeout_s: called.append(actor_id) or actor_id  # noqa: E731
+        return SimpleNamespace(_actor_id=actor_id, __ray_call__=SimpleNamespace(remote=remote))
+
+    group = type("Group", (), {})
+    first, second = group(), group()
+    first._workers, second._workers = [handle("a"), handle("b")], [handle("b"), handle("c")]
+    monkeypatch.setattr(worker, "_groups", worker.weakref.WeakSet([first, second]))
+    ray = SimpleNamespace(
+        is_initialized=lambda: True, wait=lambda refs, num_returns, timeout: waited.append((refs, num_returns, timeout))
+    )
+    monkeypatch.setitem(worker.sys.modules, "ray", ray)
+    worker.flush_workers()
+    assert sorted(called) == ["a", "b", "c"]
+    ((refs, count, timeout_s),) = waited
+    assert (sorted(refs), count, timeout_s) == (["a", "b", "c"], 3, 5.0)
+
+
+def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
+    """Outside a run it costs next to nothing, and `os.environ` is all that it looks at besides the call stack."""
+    assert environment.RUN_VARIABLE not in os.environ
+    started = time.perf_counter()
+    for _ in range(100):
+        verl_worker.Worker()
+    assert (time.perf_counter() - started) / 100 < 0.01
