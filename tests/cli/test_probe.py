@@ -58,7 +58,7 @@ def test_one_that_never_answers_is_waited_for_two_seconds(monkeypatch: pytest.Mo
     with silent() as url:
         start = time.monotonic()
         answers = _probe_both(monkeypatch, url, protocol)
-        assert time.monotonic() - start < 3.5  # both signals together, imports included
+        assert time.monotonic() - start < 8  # not the exporters' own 10 s
     assert answers == [Answer(False, "no answer within 2 s")] * 2
 
 
