@@ -212,6 +212,18 @@ def test_a_generation_in_the_middle_of_gradient_accumulation_keeps_its_gradients
     assert parts["other"] == 25
 
 
+def test_gradients_that_a_step_begins_with_are_counted_once(run: Run) -> None:
+    run.model.lora.grad = torch.zeros_like(run.model.lora)  # as after zero_grad(set_to_none=False)
+    run.allocator.take(Part.GRADIENTS, 40)
+    run.account.begin_step()
+    run.allocator.take(Part.ACTIVATIONS, 900)
+    at_peak = run.allocator.at_peak
+    run.account.before_optimizer_step()
+    parts = run.account.end_step().parts()
+    assert parts == truth(run.allocator, at_peak, run.allocator.reserved)
+    assert (parts["gradients"], parts["activations"], parts["other"]) == (40, 900, 25)
+
+
 def test_the_later_of_two_generations_can_hold_the_peak(run: Run) -> None:
     run.account.begin_step()
     run.generate(100)

@@ -137,7 +137,10 @@ def test_an_event_of_another_kind_is_no_xid(driver: FakeDriver, start: Start) ->
 # GPUs that deliver none
 
 
-def test_a_gpu_without_events_has_no_series(driver: FakeDriver, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_without_events_has_no_series(
+    driver: FakeDriver, start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xid, "LONGEST_PAUSE_S", 0.05)  # when a GPU that was lost would be tried again
     driver.gpu(A, event_types=0)
     watched = driver.gpu(B)
     watcher = start(A, B)
@@ -239,7 +242,8 @@ def test_only_events_of_the_jobs_own_slice_count(driver: FakeDriver, start: Star
     gpu = driver.gpu(A)
     driver.slice_of(gpu, MIG, instance=3)
     watcher = start(MIG)
-    driver.xid(gpu, 31, instance=4)  # another job's
+    for _ in range(5):
+        driver.xid(gpu, 31, instance=4)  # another job's
     driver.xid(gpu, 13, instance=3)
     driver.xid(gpu, 79)  # the whole GPU's
     wait_for(lambda: last(watcher) == {A: 79})
