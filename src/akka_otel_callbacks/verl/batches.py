@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -93,21 +93,22 @@ def _keep(batch: Any) -> None:
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
     """The batch's rows as verl has them for its own figures: padding rows are gone. Sums over tokens stay tensors."""
     tensors, others = batch.batch, batch.non_tensor_batch
-    width = tensors["responses"].shape[-1]
-    if "response_length" in tensors.keys():  # noqa: SIM118 - a TensorDict's `in` is about something else
-        described.lengths = tensors["response_length"]
-    else:
-        described.lengths = tensors["attention_mask"][:, -width:].sum(-1)
-    mask = tensors["response_mask"] if "response_mask" in tensors.keys() else None  # noqa: SIM118
-    described.own_lengths = described.lengths if mask is None else mask.sum(-1)
-    described.scores = tensors["token_level_scores"].sum(-1)
-    if described.groups is not None and len(described.groups) != len(described.scores):
-        return replace(described, groups=None, last_of_session=None, terms={}, tools=None, tokens=None)
-    if described.groups is None and "uid" in others:
-        described.groups = list(others["uid"])
-        described.terms = {key: others[key] for key in batch.meta_info.get("reward_extra_keys", ()) if key in others}
-        described.tools = list(others[TALLY]) if TALLY in others else None
-    return described
+    fields, width = set(tensors.keys()), tensors["responses"].shape[-1]
+    mask = tensors["response_mask"] if "response_mask" in fields else tensors["attention_mask"][:, -width:]
+    has_length = "response_length" in fields
+    seen = replace(
+        described,
+        scores=tensors["token_level_scores"].sum(-1),
+        lengths=tensors["response_length"] if has_length else tensors["attention_mask"][:, -width:].sum(-1),
+        own_lengths=mask.sum(-1),
+    )
+    if seen.groups is not None and len(seen.groups) != len(seen.scores):
+        return replace(seen, groups=None, last_of_session=None, terms={}, tools=None, tokens=None)
+    if seen.groups is None and "uid" in others:
+        seen.groups = list(others["uid"])
+        seen.terms = {key: others[key] for key in batch.meta_info.get("reward_extra_keys", ()) if key in others}
+        seen.tools = list(others[TALLY]) if TALLY in others else None
+    return seen
 
 
 @guarded
@@ -123,7 +124,8 @@ def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollout
         last_of_session=_last_of_session(keys),
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
-    _fetch_extras(described, keys, batch.partition_id, trainer_base.tq)
+    if keys:
+        _fetch_extras(described, keys, batch.partition_id, trainer_base.tq)
     return described
 
 
@@ -138,7 +140,7 @@ def _last_of_session(keys: Sequence[str]) -> list[bool]:
 def _fetch_extras(described: Rollouts, keys: list[str], partition_id: str, queue: Any) -> None:
     """The one fetch of a step: small objects, no tensor."""
     fetched = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-    extras: Iterable[Mapping[str, Any]] = fetched["extra_fields"].tolist()
+    extras: list[Mapping[str, Any]] = [getattr(extra, "data", extra) for extra in fetched["extra_fields"]]
     described.terms = columns([extra.get("reward_extra_info") or {} for extra in extras])
     described.tools = [extra.get(TALLY) for extra in extras]
 

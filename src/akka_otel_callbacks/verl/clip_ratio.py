@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -36,13 +35,16 @@ def install(core_algos: ModuleType) -> None:
 
 def _with_upper_side(loss: Callable[..., Any], core_algos: ModuleType) -> Callable[..., Any]:
     signature = inspect.signature(loss)
-    share_above = guarded(functools.partial(share_above_bound, core_algos.verl_F.masked_mean))
+
+    @guarded
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        return share_above_bound(core_algos.verl_F.masked_mean, signature.bind(*args, **kwargs).arguments)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if not is_active():
             return loss(*args, **kwargs)
         # Queued on the device before the loss, whose own metrics wait for it: reading the share costs no further wait.
-        share = share_above(signature.bind(*args, **kwargs).arguments)
+        share = measured(*args, **kwargs)
         result = loss(*args, **kwargs)
         _add(result, share)
         return result

@@ -36,7 +36,7 @@ def wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[
 
 
 class _Finder:
-    """Finds nothing by itself: what the other finders find for a hooked name gets a loader that calls the hook."""
+    """Finds nothing by itself: what the finders after it find for a hooked name gets a loader that calls the hook."""
 
     def __init__(self, hooks: Mapping[str, AfterImport]) -> None:
         self._hooks = hooks
@@ -47,9 +47,8 @@ class _Finder:
         hook = self._hooks.get(fullname)
         if hook is None:
             return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(fullname, path, target) if find and finder is not self else None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # type: ignore[arg-type]
+            spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, hook)  # type: ignore[assignment]

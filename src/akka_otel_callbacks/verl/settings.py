@@ -1,9 +1,9 @@
-"""What verl's configuration says of the run. Every function takes it as a plain dict or as an OmegaConf one."""
+"""What verl's configuration, as a plain dict, says of the run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from akka_otel_callbacks.common import names
@@ -95,7 +95,7 @@ def hyperparameters(config: Any) -> Any:
     """The configuration without what does not change the training."""
     if isinstance(config, Mapping):
         return {str(key): hyperparameters(value) for key, value in config.items() if not _is_left_out(str(key))}
-    if isinstance(config, Sequence) and not isinstance(config, str):
+    if isinstance(config, list):
         return [hyperparameters(item) for item in config]
     return config
 

@@ -1,0 +1,86 @@
+"""The plugin in a process of its own: light, silent, and clear about what it could not hook."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from akka_otel_callbacks.verl import plugin
+
+HEAVY = ("torch", "ray", "verl", "vllm", "numpy", "opentelemetry", "akka_otel_callbacks.common.names")
+
+
+def run(code: str, **environ: str) -> str:
+    """What a fresh interpreter prints."""
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environ},
+        cwd=Path(plugin.__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stderr == ""
+    return process.stdout
+
+
+def test_the_import_loads_nothing_heavy() -> None:
+    loaded = run("import sys, json, akka_otel_callbacks.verl.plugin; print(json.dumps(sorted(sys.modules)))")
+    assert not set(HEAVY) & set(json.loads(loaded))
+
+
+def test_it_can_be_switched_off() -> None:
+    code = "import sys; n = len(sys.meta_path); import akka_otel_callbacks.verl.plugin; print(len(sys.meta_path) - n)"
+    assert run(code, AKKA_OTEL_DISABLE="1").strip() == "0"
+    assert run(code, AKKA_OTEL_DISABLE="").strip() == "1"
+
+
+@pytest.fixture
+def failed(monkeypatch: pytest.MonkeyPatch) -> dict[plugin.Hook, Exception]:
+    monkeypatch.setattr(plugin, "failed", {})
+    return plugin.failed
+
+
+def test_every_hook_names_a_function_of_ours() -> None:
+    for hook in plugin.HOOKS:
+        module, function = hook.install.split(":")
+        source = (Path(plugin.__file__).parent / f"{module}.py").read_text()
+        assert f"\ndef {function}(" in source, hook
+        assert hook.gives
+
+
+def test_a_verl_without_the_place_costs_the_figure_and_one_warning(
+    failed: dict[plugin.Hook, Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An old verl: the modules are there, the names in them are not."""
+    old = [hook for hook in plugin.HOOKS if "clip_ratio" in hook.install or "batches" in hook.install]
+    for hook in old:
+        plugin.install(hook, ModuleType(hook.module))
+    assert list(failed) == old
+    with caplog.at_level(logging.WARNING, "akka_otel_callbacks"):
+        plugin.warn_of_failed()
+    (record,) = caplog.records
+    for hook in old:
+        assert hook.gives in record.getMessage()
+        assert hook.module in record.getMessage()
+
+
+def test_where_everything_was_hooked_there_is_no_warning(
+    failed: dict[plugin.Hook, Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin.warn_of_failed()
+    assert caplog.records == []
+
+
+def test_a_hook_of_ours_that_cannot_be_imported_does_not_reach_verls_import(
+    failed: dict[plugin.Hook, Exception],
+) -> None:
+    plugin.install(plugin.Hook("some.module", "no_such_module:install", "nothing"), ModuleType("some.module"))
+    assert len(failed) == 1

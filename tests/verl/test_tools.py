@@ -1,0 +1,147 @@
+"""Tool calls of a completion, counted in verl's real agent loop."""
+
+from __future__ import annotations
+
+import asyncio
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl", reason="verl is not installed in this environment")
+
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop import tool_agent_loop as verl_loops
+from verl.experimental.agent_loop.tool_parser import FunctionCall
+from verl.tools.function_tool import FunctionTool
+
+from akka_otel_callbacks.verl import tools
+from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.verl.tools import TALLY
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """verl's module, hooked, in a process of a run."""
+    monkeypatch.setenv(RUN_VARIABLE, "akka.optimize.training.run.id=r")
+    for name in ("run", "_call_tool"):
+        monkeypatch.setattr(verl_loops.ToolAgentLoop, name, getattr(verl_loops.ToolAgentLoop, name))
+    tools.install(verl_loops)
+    return verl_loops
+
+
+def add(a: int, b: int) -> str:
+    """Adds.
+
+    Args:
+        a: one number.
+        b: another.
+    """
+    return str(a + b)
+
+
+def quote_an_error(text: str) -> str:
+    """Says what a failed call would say.
+
+    Args:
+        text: anything.
+    """
+    return "Error executing tool 'x': not really"
+
+
+def loop(monkeypatch: pytest.MonkeyPatch, scripts: list[list[FunctionCall]], declared: bool = True) -> Any:
+    """verl's loop with real tools and a script in the model's place: each completion makes its calls at once."""
+    made = verl_loops.ToolAgentLoop.__new__(verl_loops.ToolAgentLoop)
+    made.tools = (
+        {f.__name__: FunctionTool(fn=f, name=f.__name__, tool_schema=None) for f in (add, quote_an_error)}
+        if declared
+        else {}
+    )
+    made.max_tool_response_length, made.tool_response_truncate_side = 256, "middle"
+
+    async def scripted(self: Any, sampling_params: Any, *, completion: int) -> AgentLoopOutput:
+        agent_data = SimpleNamespace(extra_fields={}, _active_tools=self.tools)
+        calls = [self._call_tool(call, {}, agent_data) for call in scripts[completion]]
+        await asyncio.gather(*calls)
+        return AgentLoopOutput(
+            prompt_ids=[1], response_ids=[2], response_mask=[1], metrics={}, extra_fields={"kept": 1}
+        )
+
+    monkeypatch.setattr(verl_loops.ToolAgentLoop, "run", scripted)
+    tools.install(verl_loops)
+    return made
+
+
+def call(name: str, arguments: str) -> FunctionCall:
+    return FunctionCall(name=name, arguments=arguments)
+
+
+GOOD = call("add", '{"a": 1, "b": 2}')
+UNKNOWN = call("substract", "{}")
+NO_JSON = call("add", "one and two")
+WRONG = call("add", '{"c": 1}')
+
+
+def test_calls_and_failures_of_each_completion_stay_apart(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All completions of a worker run as tasks of one event loop."""
+    scripts = [[GOOD, GOOD], [GOOD, UNKNOWN, NO_JSON, WRONG], []]
+    made = loop(monkeypatch, scripts)
+
+    async def all_at_once() -> list[AgentLoopOutput]:
+        return await asyncio.gather(*(made.run({}, completion=index) for index in range(len(scripts))))
+
+    outputs = asyncio.run(all_at_once())
+    assert [output.extra_fields[TALLY] for output in outputs] == [(2, 0), (4, 3), (0, 0)]
+    assert all(output.extra_fields["kept"] == 1 for output in outputs)
+
+
+def test_a_tool_that_answers_like_a_failure_counts_as_one(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's answer for a tool that raised cannot be told from the same words of a tool: the one known blind spot."""
+    made = loop(monkeypatch, [[call("quote_an_error", '{"text": "x"}')]])
+    assert asyncio.run(made.run({}, completion=0)).extra_fields[TALLY] == (1, 1)
+
+
+def test_a_tool_with_a_result_of_its_own_did_not_fail() -> None:
+    response = SimpleNamespace(text="Error executing tool 'x': quoted")
+    assert not tools.is_failure((response, 0.5, {}))
+    assert not tools.is_failure((response, 0.0, {"state": 1}))
+    assert tools.is_failure((response, 0.0, {}))
+    assert not tools.is_failure((SimpleNamespace(text=None), 0.0, {}))
+
+
+def test_a_loop_without_tools_says_nothing(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = loop(monkeypatch, [[]], declared=False)
+    assert TALLY not in asyncio.run(made.run({}, completion=0)).extra_fields
+
+
+def test_outside_a_run_nothing_is_counted(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = loop(monkeypatch, [[GOOD]])
+    monkeypatch.delenv(RUN_VARIABLE)
+    assert TALLY not in asyncio.run(made.run({}, completion=0)).extra_fields
+
+
+def test_of_several_outputs_the_last_has_the_tally(loops: ModuleType) -> None:
+    outputs = [SimpleNamespace(extra_fields={}), SimpleNamespace(extra_fields={})]
+    tools._attach(outputs, tools.Tally(3, 1))
+    assert [output.extra_fields for output in outputs] == [{}, {TALLY: (3, 1)}]
+
+
+def test_a_call_that_raises_is_a_failure_and_still_raises(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Any, *args: Any) -> None:
+        raise ConnectionError("sandbox is gone")
+
+    monkeypatch.setattr(verl_loops.ToolAgentLoop, "_call_tool", broken)
+    made = loop(monkeypatch, [[GOOD]])
+
+    seen = []
+    attach = tools._attach
+    monkeypatch.setattr(tools, "_attach", lambda output, tally: seen.append(tally) or attach(output, tally))
+    with pytest.raises(ConnectionError, match="sandbox is gone"):
+        asyncio.run(made.run({}, completion=0))
+    assert seen == []
+
+
+def test_a_verl_whose_completions_carry_nothing_is_reported() -> None:
+    old = SimpleNamespace(AgentLoopOutput=SimpleNamespace(model_fields={}), ToolAgentLoop=object)
+    with pytest.raises(KeyError):
+        tools.install(old)  # type: ignore[arg-type]
