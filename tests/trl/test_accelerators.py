@@ -1,4 +1,4 @@
-"""What a training says of its accelerators, with scripted GPUs and a scripted allocator in place of the missing ones."""
+"""What a training says of its accelerators; scripted GPUs and a scripted allocator stand in for the missing ones."""
 
 from __future__ import annotations
 

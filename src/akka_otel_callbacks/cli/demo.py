@@ -20,10 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
-from akka_otel_callbacks.cli.redaction import redact_url
 from akka_otel_callbacks.cli.table import summary
 from akka_otel_callbacks.common.exporters import Target, select
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.redaction import redact_url
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

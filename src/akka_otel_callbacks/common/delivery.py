@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.redaction import redact_text
 
 ExporterT = TypeVar("ExporterT")
 
@@ -34,7 +36,9 @@ class Watch:
     def export(self, *args: Any, **kwargs: Any) -> Any:
         with _overheard.listening() as said:
             result = self._export(*args, **kwargs)
-        self._tell(delivered=result.name == "SUCCESS", cause=said[0] if said else "no reason given")
+        self._tell(
+            delivered=result.name == "SUCCESS", cause=redact_text(said[0], os.environ) if said else "no reason given"
+        )
         return result
 
     def _tell(self, *, delivered: bool, cause: str) -> None:

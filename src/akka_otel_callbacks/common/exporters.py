@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.delivery import watched
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.redaction import redact_url
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
@@ -38,7 +39,7 @@ class Target:
     path: Path | None = None
 
     def __str__(self) -> str:
-        where = self.endpoint or self.path or ""
+        where = redact_url(self.endpoint) if self.endpoint else self.path or ""
         return f"{self.kind} {self.protocol or ''} {where}".replace("  ", " ").strip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,18 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.TRL,
         names.ATTR_RUN_METHOD: method(trainer, args),
-        names.ATTR_RUN_BASE_MODEL: getattr(getattr(model, "config", None), "_name_or_path", None) or None,
+        names.ATTR_RUN_BASE_MODEL: _base_model(model),
         names.ATTR_RUN_LEARNING_RATE: args.learning_rate,
         names.ATTR_RUN_LORA_RANK: getattr(adapter, "r", None),
         names.ATTR_RUN_GROUP_SIZE: getattr(args, "num_generations", None) if kind == "rl" else None,
         names.ATTR_RUN_SETTINGS_SHA: settings_sha(hyperparameters(trainer, args, adapter)),
     }
+
+
+def _base_model(model: Any) -> str | None:
+    """The name that the model was loaded by; of a folder its last part, which is the same on every machine."""
+    name = str(getattr(getattr(model, "config", None), "_name_or_path", None) or "")
+    return (os.path.basename(name.rstrip("/")) if os.path.isabs(name) else name) or None
 
 
 def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:

@@ -1,4 +1,4 @@
-"""Keeps secrets off the screen: what `doctor` prints ends up in issues and chats."""
+"""Keeps secrets off the screen and out of logs, which end up in issues and chats."""
 
 from __future__ import annotations
 

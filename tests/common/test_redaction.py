@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.cli.redaction import header_names, redact_attribute, redact_text, redact_url
+from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
 
 SECRETS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/= _-%&@:", min_size=8).filter(
     lambda secret: len(secret.strip()) >= 8 and not secret.strip().startswith("/")
