@@ -243,3 +243,98 @@ def check_length_histogram(run: Run, step: int, lengths: Sequence[float]) -> Non
     edges = [base ** (histogram.offset + index + 1) for index in range(len(histogram.counts))]
     for edge, at_most in zip(edges, np.cumsum(histogram.counts), strict=True):
         assert at_most == sum(length <= edge * (1 + 1e-9) for length in lengths)
+
+
+# -- SFT
+
+
+class Batches:
+    """What the model is given while it trains: token positions and tokens of each micro-batch, by step."""
+
+    def __init__(self) -> None:
+        self.of_step: dict[int, list[tuple[int, int]]] = {}
+
+    def watch(self, trainer: Any) -> Any:
+        """Notes every forward pass of the trainer's model. Returns the trainer."""
+
+        def forward(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+            if module.training:
+                ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
+                tokens = int(mask.sum()) if mask is not None else ids.numel()
+                self.of_step.setdefault(trainer.state.global_step + 1, []).append((ids.numel(), tokens))
+
+        trainer.model.register_forward_pre_hook(forward, with_kwargs=True)
+        return trainer
+
+    def tokens(self, step: int) -> int:
+        return sum(tokens for _, tokens in self.of_step[step])
+
+    def padding(self, step: int) -> float:
+        return 1 - self.tokens(step) / sum(positions for positions, _ in self.of_step[step])
+
+
+def check_sft_steps(
+    run: Run,
+    batches: Batches,
+    *,
+    rows: Mapping[int, Mapping[str, Any]] | None = None,
+    padded: bool = True,
+    without_input: Sequence[int] = (),
+    total_rows: int | None = 32,
+) -> None:
+    """Every gauge of every step, its times, and the counter.
+
+    Args:
+        run: the exported run.
+        batches: what its model was given.
+        rows: the log row of each step; those of the run itself where it logged every step.
+        padded: whether batches are padded, so that padding is known.
+        without_input: the steps that have no input phase.
+        total_rows: of the training set; None where they cannot be counted.
+    """
+    assert run.steps, "nothing was exported"
+    evaluation: dict[str, float] = {}
+    saved = False
+    for count, step in enumerate(run.steps, start=1):
+        row = rows[step] if rows else run.row(step)
+        wanted: Figures = {metric.name: {None: row[key]} for key, metric in SFT_LOGGED.items()}
+        wanted[names.SFT_STEP_TOKENS.name] = {None: batches.tokens(step)}
+        if padded:
+            wanted[names.SFT_STEP_PADDING.name] = {None: batches.padding(step)}
+        if evaluation:
+            wanted[names.SFT_EVAL_LOSS.name] = {None: evaluation["loss"]}
+        shown = run.figures(step)
+        assert shown.pop(names.SFT_DATA_ROWS.name, {}).get("total") == total_rows
+        compare(shown, wanted)
+        assert run.shown(names.SFT_STEP_COUNT, step) == count
+        check_sft_times(run, step, input_known=step not in without_input, evaluation=evaluation, saved=saved)
+        evaluation = evaluation_at(run, step) or evaluation
+        saved = saved or ("save", step) in run.exports
+
+
+def evaluation_at(run: Run, step: int) -> dict[str, float]:
+    """Loss and runtime of the last evaluation at a step, by the trainer's log; empty where there was none."""
+    found: dict[str, float] = {}
+    for at, row in run.rows:
+        for key, value in row.items():
+            if at == step and key.startswith("eval_") and key.endswith(("_loss", "_runtime")):
+                found[key.rsplit("_", 1)[1]] = value
+    return found
+
+
+def check_sft_times(run: Run, step: int, *, input_known: bool, evaluation: Mapping[str, float], saved: bool) -> None:
+    """Each phase within the clocks around our callback; the throughput is of the whole update."""
+    duration = duration_of(run, names.SFT_STEP_DURATION, step)
+    phases = run.figures(step)[names.SFT_STEP_TIMING.name]
+    between = {"input"} if input_known else set()
+    between |= ({"eval"} if evaluation else set()) | ({"save_checkpoint"} if saved else set())
+    assert set(phases) == {"forward_backward", "optimizer", "step"} | between
+    assert min(phases.values()) > 0
+    assert phases["step"] == pytest.approx(duration, rel=1e-6)
+    for phase, start, end in (("forward_backward", "begin", "gradients"), ("optimizer", "gradients", "optimized")):
+        assert run.before.at[end, step] - run.behind.at[start, step] <= phases[phase] * (1 + 1e-9)
+        assert phases[phase] * (1 - 1e-9) <= run.behind.at[end, step] - run.before.at[start, step]
+    if evaluation:
+        assert phases["eval"] == evaluation["runtime"]
+    throughput = run.shown(names.SFT_STEP_THROUGHPUT, step)
+    assert throughput == pytest.approx(run.shown(names.SFT_STEP_TOKENS, step) / duration, rel=1e-6)

@@ -213,6 +213,9 @@ def exported_run(
                 drive(trainer)
             except expected as raised:
                 error = raised
+            finally:
+                if ours._telemetry is not None:  # an evaluation outside of a training leaves it open
+                    ours._telemetry.close()
     return Run(
         sink,
         before,
