@@ -102,6 +102,7 @@ MULTIMODAL_MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "qwen2_vl": (_ROTARY_3D, {"embed_dim": 16, "hidden_size": 48}),
     "qwen2_5_vl": (_ROTARY_3D, {"fullatt_block_indexes": [0]}),
     "qwen3_vl": ({**_ROTARY_3D, "head_dim": 12}, {"deepstack_visual_indexes": [0]}),
+    "qwen3_vl_moe": ({**_ROTARY_3D, **_QWEN_MOE, "head_dim": 12}, {"deepstack_visual_indexes": [0]}),
 }
 _VISION = {
     "hidden_size": 16,
@@ -134,7 +135,7 @@ def tiny_config(model_type: str, **settings: Any) -> Any:
             *getattr(config_class, "__dataclass_fields__", ()),
         }
         common = {name: value for name, value in _COMMON.items() if name in known}
-        config = config_class(**{**common, **TEXT_MODELS[model_type], **settings})
+        config = config_class(**{**common, **TEXT_MODELS.get(model_type, {}), **settings})
     for section in (config, config.get_text_config()):
         section._attn_implementation = "eager"
         section._experts_implementation = "eager"
@@ -161,12 +162,12 @@ class Measured:
     attention: Fraction
 
 
-def batch() -> torch.Tensor:
-    """Token ids of shape (BATCH, LENGTH)."""
-    return torch.randint(3, 90, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
+def batch(length: int = LENGTH) -> torch.Tensor:
+    """Token ids of shape (BATCH, length)."""
+    return torch.randint(3, 90, (BATCH, length), generator=torch.Generator().manual_seed(0))
 
 
-def measure(model: torch.nn.Module) -> Measured:
+def measure(model: torch.nn.Module, length: int = LENGTH) -> Measured:
     """Measures a forward pass with torch's own counter.
 
     With eager attention and experts a linear layer is an `mm` or `addmm` and attention a `bmm`. Eager attention
@@ -181,14 +182,14 @@ def measure(model: torch.nn.Module) -> Measured:
             if isinstance(mask, torch.Tensor) and mask.ndim == 4:
                 visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
                 let_through[name] = Fraction(
-                    int(visible[..., :LENGTH].sum()), mask.shape[0] * mask.shape[1] * LENGTH**2
+                    int(visible[..., :length].sum()), mask.shape[0] * mask.shape[1] * length**2
                 )
 
         return hook
 
     hooks = [module.register_forward_pre_hook(see(name), with_kwargs=True) for name, module in model.named_modules()]
     with FlopCounterMode(display=False) as counter:
-        model(input_ids=batch(), use_cache=False)
+        model(input_ids=batch(length), use_cache=False)
     for hook in hooks:
         hook.remove()
     by_module = {name.partition(".")[2]: _by_product(counts) for name, counts in counter.get_flop_counts().items()}

@@ -86,7 +86,7 @@ def _adapted(walk: Walk, place: Place) -> int | None:
 
 
 def _in_use(layer: Any) -> list[str]:
-    return [] if layer.disable_adapters or layer.merged else list(layer.active_adapters)
+    return [] if layer.disable_adapters or layer.merged_adapters else list(layer.active_adapters)
 
 
 def _lora(layer: Any, adapter: str) -> int:
