@@ -1,0 +1,105 @@
+"""Forked children: they send nothing of their parent's, and its sums arrive once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from akka_otel_callbacks.common import names
+from tests.common.scripts import run
+from tests.support.otlp_sink import OtlpSink, otlp_sink
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+
+CHILDREN = {
+    "os._exit": """
+pid = os.fork()
+if pid == 0:
+    time.sleep(0.5)
+    os._exit(0)
+os.waitpid(pid, 0)
+""",
+    "an end like any program's": """
+pid = os.fork()
+if pid == 0:
+    time.sleep(0.5)
+    sys.exit(0)
+os.waitpid(pid, 0)
+""",
+    "a close of its own": """
+pid = os.fork()
+if pid == 0:
+    telemetry.capture(Report(RLStep(number=9, reward=9.0)), step=True)
+    telemetry.close()
+    sys.exit(0)
+os.waitpid(pid, 0)
+""",
+    "a data loader's workers": """
+import multiprocessing
+context = multiprocessing.get_context("fork")
+workers = [context.Process(target=time.sleep, args=(0.5,)) for _ in range(2)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+""",
+}
+TRAINING = """
+import warnings
+warnings.simplefilter("ignore")
+{setup}
+for number in range(1, 4):
+    telemetry.capture(Report(RLStep(number=number, reward=1.0, duration_s=1.0)), step=True)
+{child}
+telemetry.capture(Report(RLStep(number=4, reward=1.0, duration_s=1.0)), step=True)
+telemetry.close()
+print(json.dumps(os.getpid()))
+"""
+OWN = "telemetry = start()\ntelemetry.flush(5)"
+GIVEN = """
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(), 100)], shutdown_on_exit=False)
+telemetry = start(meter_provider=provider)
+"""
+
+
+@pytest.fixture
+def sink() -> Iterator[OtlpSink]:
+    with otlp_sink() as opened:
+        yield opened
+
+
+def variables(sink: OtlpSink) -> dict[str, str]:
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.http, "OTEL_METRIC_EXPORT_INTERVAL": "100"}
+
+
+@pytest.mark.parametrize("child", CHILDREN.values(), ids=CHILDREN.keys())
+def test_a_child_sends_nothing_and_the_parent_goes_on(child: str, sink: OtlpSink, tmp_path: Path) -> None:
+    done = run(TRAINING.format(setup=OWN, child=child), variables(sink), tmp_path)
+    assert done.returncode == 0, done.stderr
+    parent = int(done.stdout)
+    assert {point.resource[names.ATTR_PROCESS_PID.name] for point in sink.metrics()} == {parent}
+    assert len({point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for point in sink.metrics()}) == 1
+    last = sink.last_export()
+    assert [point.value for point in last if point.name == names.RL_STEP_COUNT.name] == [4]
+    assert [point.histogram.count for point in last if point.name == names.RL_STEP_DURATION.name] == [4]
+    assert [span.name for span in sink.spans()] == [names.SPAN_JOB.name], "the job's span is sent once"
+
+
+def test_a_child_is_silent_through_a_given_provider_too(sink: OtlpSink, tmp_path: Path) -> None:
+    """The SDK starts its reader again in the child. It finds no source there; a histogram's sums are the SDK's own."""
+    child = "time.sleep(0.5)  # the parent exports what it has" + CHILDREN["os._exit"]
+    done = run(TRAINING.format(setup=GIVEN, child=child), variables(sink), tmp_path)
+    assert done.returncode == 0, done.stderr
+    instances: dict[str, set[str]] = {}
+    for point in sink.metrics():
+        instances.setdefault(point.resource[names.ATTR_SERVICE_INSTANCE_ID.name], set()).add(point.name)
+    assert len(instances) == 2, (
+        "the SDK gives the child an instance of its own, which is how this test tells them apart"
+    )
+    parent, child = sorted(instances.values(), key=len, reverse=True)
+    assert {names.RL_STEP_COUNT.name, names.RL_STEP_REWARD.name} <= parent
+    assert child <= {names.RL_STEP_DURATION.name}

@@ -1,0 +1,48 @@
+"""What an import costs: no engine, no SDK, before a training needs it."""
+
+from __future__ import annotations
+
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import akka_otel_callbacks
+from akka_otel_callbacks import common
+from tests.common.scripts import reported, run
+
+ENGINES = ("torch", "transformers", "trl", "verl", "ray", "vllm", "datasets", "peft", "pynvml", "pyarrow", "numpy")
+SDK = ("opentelemetry.sdk", "opentelemetry.exporter", "grpc", "google.protobuf", "requests", "prometheus_client")
+MODULES = [f"akka_otel_callbacks.common.{module.name}" for module in pkgutil.iter_modules(common.__path__)]
+NEEDED_BY_THE_CORE = [
+    f"akka_otel_callbacks.common.{name}"
+    for name in "board exporters export_loop guard identity log metric names numbers recorder step telemetry".split()
+]
+
+
+def loaded_by(module: str, cwd: Path) -> list[str]:
+    source = f"import json, sys; import {module}; print(json.dumps(sorted(sys.modules)))"
+    return reported(run(source, {}, cwd, prelude=""))
+
+
+def of(loaded: list[str], packages: tuple[str, ...]) -> list[str]:
+    return [name for name in loaded if name in packages or name.startswith(tuple(f"{p}." for p in packages))]
+
+
+def test_the_package_alone_loads_neither_an_engine_nor_opentelemetry(tmp_path: Path) -> None:
+    loaded = loaded_by(akka_otel_callbacks.__name__, tmp_path)
+    assert of(loaded, (*ENGINES, "opentelemetry")) == []
+    assert "typer" not in loaded
+
+
+def test_the_modules_are_all_there() -> None:
+    assert set(NEEDED_BY_THE_CORE) <= set(MODULES)
+
+
+def test_no_module_of_the_core_loads_an_engine(tmp_path: Path) -> None:
+    assert of(loaded_by(", ".join(MODULES), tmp_path), ENGINES) == []
+
+
+@pytest.mark.parametrize("packages", [(*ENGINES, *SDK)])
+def test_the_core_itself_loads_no_sdk_before_a_telemetry_starts(packages: tuple[str, ...], tmp_path: Path) -> None:
+    assert of(loaded_by(", ".join(NEEDED_BY_THE_CORE), tmp_path), packages) == []
