@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -95,6 +96,20 @@ def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkey
     assert worker._flush(trainer, 5.0)
     assert len(sink.series(names.JOB_PLACEMENT)) == 1
     worker._process._telemetry.close()
+
+
+def test_without_a_collector_every_worker_has_a_file_of_its_own(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+    monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: worker._process._telemetry)
+    assert worker._flush(trainer, 5.0)
+    worker._process._telemetry.close()
+    (file,) = tmp_path.iterdir()
+    assert file.name == "metrics-group.3.jsonl"
+    assert names.JOB_PLACEMENT.name in file.read_text()
 
 
 def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
