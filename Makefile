@@ -44,11 +44,11 @@ clean:
 $(TRL): pyproject.toml constraints/trl.txt
 	$(PYTHON) -m venv .venv-trl
 	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt torch
-	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt -e '.[trl,grpc,prometheus,gpu,dev]'
+	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt -e '.[trl,grpc,prometheus,dev]'
 	touch $@
 
 $(TRL_OLDEST): pyproject.toml constraints/trl-oldest.txt
 	$(PYTHON) -m venv .venv-trl-oldest
 	$(call PIP_INSTALL,.venv-trl-oldest) -c constraints/trl-oldest.txt torch
-	$(call PIP_INSTALL,.venv-trl-oldest) -c constraints/trl-oldest.txt -e '.[trl,grpc,prometheus,gpu,dev]'
+	$(call PIP_INSTALL,.venv-trl-oldest) -c constraints/trl-oldest.txt -e '.[trl,grpc,prometheus,dev]'
 	touch $@

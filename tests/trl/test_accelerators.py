@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.memory import MemoryAccount, Usage
 from akka_otel_callbacks.common.names import MemoryComponent as Part
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, loop
+from akka_otel_callbacks.trl.accelerators import claim, device_count
 from tests.support.points import Point
 from tests.trl.runs import Run, exported_run
 from tests.trl.trainings import online, sft
@@ -75,6 +77,25 @@ def test_a_cpu_training_claims_no_accelerator(tiny_model: str) -> None:
     assert names.SFT_STEP_MEMORY_MAX_ALLOCATED.name not in told
 
 
+@pytest.mark.parametrize(
+    ("device", "n_gpu", "spread", "held"),
+    [
+        pytest.param("cpu", 0, None, [], id="no accelerator"),
+        pytest.param("cuda", 1, None, [0], id="one"),
+        pytest.param("cuda:3", 1, None, [3], id="one of many, as under torchrun"),
+        pytest.param("cuda", 4, None, [0, 1, 2, 3], id="data parallel in one process"),
+        pytest.param("cuda", 1, {"": 0}, [0], id="placed on one"),
+        pytest.param("cuda", 1, {"a": 0, "b": 2, "c": 1, "d": 0}, [0, 1, 2], id="spread over several"),
+        pytest.param("cuda", 1, {"a": 1, "b": "cpu"}, [1], id="partly on the host"),
+    ],
+)
+def test_the_devices_that_a_process_holds(device: str, n_gpu: int, spread: Any, held: list[int]) -> None:
+    args: Any = SimpleNamespace(device=torch.device(device), n_gpu=n_gpu, world_size=2)
+    trainer: Any = SimpleNamespace(model=SimpleNamespace(hf_device_map=spread))
+    assert claim(trainer, args) == held
+    assert device_count(trainer, args) == 2 * max(1, len(held))
+
+
 class ScriptedDevice:
     """A device that holds `base` bytes between the phases of a step, and more at the peak of each."""
 
@@ -113,7 +134,7 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ScriptedDev
 
         monkeypatch.setattr(account, "begin_generation", begins)
         monkeypatch.setattr(account, "end_generation", ends)
-        monkeypatch.setattr(loop, "memory_account", lambda args: account)
+        monkeypatch.setattr(loop, "memory_account", lambda trainer, args: account)
 
     return use
 

@@ -18,23 +18,34 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.torchrun import agree
 
 if TYPE_CHECKING:
-    from transformers import TrainingArguments
+    from transformers import Trainer, TrainingArguments
 
 
-def claim(args: TrainingArguments) -> list[int]:
-    """The CUDA ordinals that this process trains on."""
+def claim(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
+    """The CUDA ordinals that this process trains on. A model that was spread over several (`device_map`) holds them
+    all, where the arguments know of one only."""
+    spread = getattr(getattr(trainer, "model", None), "hf_device_map", None) or {}
+    if args.device.type == "cuda" and len(set(spread.values())) > 1:
+        return sorted({place for place in spread.values() if isinstance(place, int)})
     return torch_claim(args.device.type, args.device.index, args.n_gpu)
 
 
-def memory_account(args: TrainingArguments) -> MemoryAccount:
-    """Follows the memory of this process's devices; in parts only where the job sees a single one."""
-    return MemoryAccount([CudaAllocator(ordinal) for ordinal in claim(args)], parts=args.world_size * args.n_gpu == 1)
+def device_count(trainer: Trainer | None, args: TrainingArguments) -> int:
+    """Devices of the whole job; a process without an accelerator trains on one, its CPU."""
+    return max(1, args.world_size) * max(1, len(claim(trainer, args)))
 
 
-def publish_count(telemetry: Telemetry, args: TrainingArguments) -> None:
+def memory_account(trainer: Trainer | None, args: TrainingArguments) -> MemoryAccount:
+    """Follows the memory of this process's devices; in parts only where the job sees a single one, and where the
+    trainer's own memory metrics do not read the peak counters that the parts reset."""
+    parts = device_count(trainer, args) == 1 and args.skip_memory_metrics
+    return MemoryAccount([CudaAllocator(ordinal) for ordinal in claim(trainer, args)], parts=parts)
+
+
+def publish_count(telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
     """`job.devices`; absent where the job trains on a CPU."""
     if args.device.type != "cpu":
-        count = args.world_size * max(1, args.n_gpu)
+        count = device_count(trainer, args)
         telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
 
 

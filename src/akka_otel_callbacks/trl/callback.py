@@ -109,9 +109,9 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if state.is_world_process_zero:
             telemetry = self._open(trainer, args, kind)
             self._watch(telemetry, trainer, args, state, kind)
-        elif self._rank is None and (claim(args) or self._gpus):
+        elif self._rank is None and (self._gpus or claim(trainer, args)):
             identity = functools.partial(self._identity, trainer, args, kind)
-            self._rank = Rank(identity, self._gpus or GpuHealth(claim(args)), args)
+            self._rank = Rank(identity, self._gpus or GpuHealth(claim(trainer, args)), args)
 
     @guarded
     def on_step_begin(
@@ -206,7 +206,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
                 meter_provider=self._meter_provider,
                 tracer_provider=self._tracer_provider,
             )
-            self._publish_accelerators(self._telemetry, args)
+            self._publish_accelerators(self._telemetry, trainer, args)
         return self._telemetry
 
     def _identity(self, trainer: Trainer | None, args: TrainingArguments, kind: str | None, run_id: str) -> RunIdentity:
@@ -218,14 +218,14 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             run_id=run_id,
         )
 
-    def _publish_accelerators(self, telemetry: Telemetry, args: TrainingArguments) -> None:
+    def _publish_accelerators(self, telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
         if not telemetry.recording:
             return
-        publish_count(telemetry, args)
+        publish_count(telemetry, trainer, args)
         if self._gpus is not None:
             publish_gpus(telemetry, self._gpus, args)  # they end with their owner
-        elif claim(args):
-            own = GpuHealth(claim(args))
+        elif held := claim(trainer, args):
+            own = GpuHealth(held)
             publish_gpus(telemetry, own, args)
             telemetry.when_closed(own.stop)
         if args.world_size > 1:

@@ -51,14 +51,14 @@ def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: flo
     Args:
         peak_flops: FLOP/s of one device; None to look it up by the device's name.
     """
-    peak = _peak(args) if peak_flops is None else peak_flops * max(1, args.n_gpu)
+    peak = _peak(trainer, args) if peak_flops is None else peak_flops * max(1, len(claim(trainer, args)))
     parameters = matmul_parameters(trainer.model) if trainer is not None and peak else None
     return Efficiency(parameters, peak) if parameters is not None and peak else None
 
 
-def _peak(args: TrainingArguments) -> float | None:
+def _peak(trainer: Trainer | None, args: TrainingArguments) -> float | None:
     """None without CUDA: the peak of a CPU says nothing."""
-    ordinals = claim(args)
+    ordinals = claim(trainer, args)
     if not ordinals:
         return None
     import torch

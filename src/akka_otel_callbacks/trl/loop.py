@@ -13,7 +13,7 @@ from akka_otel_callbacks.common.memory import StepMemory
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.common.telemetry import Capture
-from akka_otel_callbacks.trl.accelerators import memory_account
+from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.attach import Hook, Wraps
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.tails import TailReader, Tails
@@ -130,10 +130,10 @@ class Loop:
         self._from_rows: set[str] = set()
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
-        self.devices = max(1, args.world_size) * max(1, args.n_gpu)
+        self.devices = device_count(trainer, args)
         self._efficiency = efficiency
         self._positions = Positions()
-        self._memory = memory_account(args)
+        self._memory = memory_account(trainer, args)
         self._watch_memory(trainer)
         self._wrap_common(trainer)
 
