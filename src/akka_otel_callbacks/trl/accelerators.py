@@ -32,7 +32,7 @@ def claim(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
 
 def device_count(trainer: Trainer | None, args: TrainingArguments) -> int:
     """Devices of the whole job; a process without an accelerator trains on one, its CPU."""
-    return max(1, args.world_size) * max(1, len(claim(trainer, args)))
+    return int(max(1, args.world_size)) * max(1, len(claim(trainer, args)))
 
 
 def memory_account(trainer: Trainer | None, args: TrainingArguments) -> MemoryAccount:
