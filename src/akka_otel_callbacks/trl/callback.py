@@ -93,7 +93,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     @guarded
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if (trainer := self._find()) is not None:
+        if (trainer := find_trainer() or self._trainer_ref()) is not None:
             # An exception or Ctrl-C ends a training without an event; only its own frame sees every end.
             Wraps().around(trainer, "train", self._train)
             self._wraps_train = True
@@ -191,8 +191,10 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             rank.close()
 
     def _find(self) -> Trainer | None:
-        trainer = self._trainer_ref() or find_trainer()
-        if trainer is not None:
+        """The trainer that calls, or the one that was named. A callback may serve several, one after the other."""
+        trainer = find_trainer() or self._trainer_ref()
+        if trainer is not None and trainer is not self._trainer_ref():
+            self._end(None)  # an evaluation of the trainer before left its telemetry open
             self._trainer_ref = weakref.ref(trainer)
         return trainer
 
@@ -263,7 +265,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     def _evaluated(self, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
         """One evaluation, within a training or on its own."""
-        trainer = self._find() if self._telemetry is None else self._trainer_ref()
+        trainer = self._find() if self._loop is None else self._trainer_ref()
         kind = kind_of(trainer)
         telemetry = self._open(trainer, args, kind)
         seconds = eval_runtime_s(metrics)
