@@ -57,6 +57,10 @@ class ExportLoop(Closer):
         self._exports = threading.Condition()
         self._begun = self._done = 0
 
+    def export_soon(self) -> None:
+        """Does not wait for the interval's end."""
+        self._wake.set()
+
     def step_reported(self) -> None:
         if self._pause_s is not None:
             self._wake.set()
