@@ -200,6 +200,22 @@ def test_what_nobody_collects_is_bounded_and_not_lost(given: Given, start: Start
     assert counts == {names.RL_STEP_DURATION.name: 1000, names.RL_ROLLOUT_COMPLETION_LENGTH.name: 1000}
 
 
+def test_quick_steps_are_exported_before_the_training_has_to_translate_them(sink: OtlpSink, start: Start) -> None:
+    """Within an interval of 60 s."""
+    telemetry, threads = start(), set()
+
+    class Translated(Report):
+        def deliver(self, recorder: Recorder) -> None:
+            threads.add(threading.current_thread().name)
+            super().deliver(recorder)
+
+    for number in range(1, QUEUE_LIMIT + 1):
+        telemetry.capture(Translated(RLStep(number=number)), step=True)
+    wait_until(lambda: sink.series(names.RL_STEP_COUNT))
+    assert sink.latest(names.RL_STEP_COUNT).value >= QUEUE_LIMIT // 2
+    assert threads == {"akka-otel-exporter"}
+
+
 def test_the_training_never_waits_for_a_thread_that_translates(given: Given, start: Start) -> None:
     """A value that the device has not finished yet holds the exporter's thread, not the training."""
     device_ready, translating = threading.Event(), threading.Event()
