@@ -35,4 +35,11 @@ def faulty(function: Callable[..., Any]) -> Callable[..., Any]:
     return failing
 
 
+def setup_hook() -> None:
+    """For Ray: imports the package's own hook only now, when its functions are made to fail."""
+    from akka_otel_callbacks.verl.worker import setup_hook
+
+    setup_hook()
+
+
 guard.guarded = functools.wraps(guard.guarded)(lambda function, guarded=guard.guarded: guarded(faulty(function)))

@@ -13,14 +13,18 @@ from tests.verl.e2e import faults
 from tests.verl.e2e.harness import Case, Run, trained
 
 EVERY_HOOK = {
+    "backend:Backend._watch",
+    "backend:Backend.finish",
+    "backend:Backend.log",
     "batches:_described_v1",
     "batches:_fetch_extras",
     "batches:_keep",
+    "clip_ratio:_add",
+    "clip_ratio:_with_upper_side.<locals>.measured",
     "environment:_with_variables.<locals>.forwarded_by_driver",
+    "telemetry:Telemetry._deliver",
     "tools:_attach",
     "tools:is_failure",
-    "tracking:Backend.finish",
-    "tracking:Backend.log",
     "tracking:_open",
     "worker:WorkerProcess._start",
     "worker:_claim",
@@ -41,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -
         # the driver fails to hand it on, and without it the workers' hooks would have nothing to do
         "AKKA_OTEL_RUN": f"{names.ATTR_RUN_ID.name}=faulty,{names.ATTR_RUN_ATTEMPT.name}=1",
     }
-    hook = "worker_process_setup_hook=akka_otel_callbacks.verl.worker.setup_hook"
+    hook = f"worker_process_setup_hook={faults.__name__}.setup_hook"
     extra = (
         "data.train_batch_size=2",
         "actor_rollout_ref.actor.ppo_mini_batch_size=2",

@@ -1,0 +1,60 @@
+"""The other trainers of verl, one short training each. They take minutes, so they run only where `VERL_E2E=all`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
+
+from akka_otel_callbacks.common import names
+from tests.verl.e2e.harness import Case, Run, trained
+
+pytestmark = pytest.mark.skipif(os.environ.get("VERL_E2E") != "all", reason="VERL_E2E=all runs the other trainers, too")
+
+TRAINER, ROLLOUT = names.RlRole.TRAINER, names.RlRole.ROLLOUT
+
+
+class Expected(NamedTuple):
+    roles: frozenset[str]
+    idle: frozenset[str] = frozenset()
+
+
+CASES = {
+    "ppo": Expected(frozenset({"actor_rollout+critic"})),
+    "colocate-async": Expected(frozenset({"actor_rollout"})),
+    "separate-async": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
+    "one-step-off": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER, ROLLOUT})),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with trained(Case(request.param), tmp_path_factory.mktemp("run")) as run:
+        yield run
+
+
+def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
+    assert run.status == 0, run.output[-3000:]
+    assert "telemetry failed" not in run.output
+    assert run.value(names.RL_STEP_COUNT) == len(run.steps) == 3
+
+
+def test_the_last_step_is_what_verl_logged(run: Run) -> None:
+    last = run.steps[-1]
+    assert run.value(names.RL_STEP_REWARD) == pytest.approx(last["critic/score/mean"], rel=1e-6)
+    assert run.value(names.RL_STEP_GRAD_NORM) == pytest.approx(last["actor/grad_norm"], rel=1e-6)
+    assert run.value(names.RL_STEP_ROLLOUTS) == 16
+
+
+def test_every_worker_says_where_it_runs(run: Run) -> None:
+    assert {role for role, _ in run.placements()} == CASES[run.case.recipe].roles
+
+
+def test_only_what_is_apart_idles(run: Run) -> None:
+    idle = run.by(names.RL_IDLE, names.ATTR_RL_ROLE)
+    assert idle.keys() == CASES[run.case.recipe].idle
+    assert all(0 <= point.value <= 1 for point in idle.values())
