@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -15,9 +16,11 @@ from typing import Any, ClassVar
 from ray.util import metrics as ray_metrics
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.verl.environment import forwarded
 
+HOLD_S = 5.0
 LABELLED_BY = (names.ATTR_RUN_ID, names.ATTR_RUN_ATTEMPT, names.ATTR_K8S_POD_NAME)
 
 
@@ -58,16 +61,47 @@ class RayMetric:
 
 
 class Gauge(RayMetric):
+    """A gauge whose values are held. Ray drops a series some 20 s after its last `set`, and vLLM sets whether the
+    engine is awake only when that changes."""
+
     make = ray_metrics.Gauge
 
     def __init__(self, *args: Any, multiprocess_mode: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # Ray keeps the processes apart by itself
+        self._held: dict[tuple[tuple[str, str], ...], float] = {}  # one dict for all labelled copies
+        _gauges.append(self)
 
     def set(self, value: float) -> None:
+        self._held[tuple(self._tags.items())] = value
         self._metric.set(value, tags=self._tags)
 
     def set_to_current_time(self) -> None:
-        self.set(time.time())
+        """Not held: vLLM does this with labels that come and go."""
+        self._metric.set(time.time(), tags=self._tags)
+
+    def hold(self) -> None:
+        for tags, value in list(self._held.items()):
+            self._metric.set(value, tags=dict(tags))
+
+
+_gauges: list[Gauge] = []
+
+
+def hold_gauges() -> None:
+    """Sets every gauge's values anew, from now on and for as long as the process lives, on a thread of its own."""
+    threading.Thread(target=_hold_forever, name="akka-otel-gauges", daemon=True).start()
+
+
+def _hold_forever() -> None:
+    while True:
+        time.sleep(HOLD_S)
+        _hold()
+
+
+@guarded
+def _hold() -> None:
+    for gauge in list(_gauges):
+        gauge.hold()
 
 
 class Counter(RayMetric):

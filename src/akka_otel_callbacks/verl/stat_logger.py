@@ -10,7 +10,7 @@ from vllm.v1.metrics.perf import PerfMetricsProm
 from vllm.v1.spec_decode.metrics import SpecDecodingProm
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl.ray_metrics import Counter, Gauge, Histogram
+from akka_otel_callbacks.verl.ray_metrics import Counter, Gauge, Histogram, hold_gauges
 
 
 class _SpecDecoding(SpecDecodingProm):  # type: ignore[misc]
@@ -38,6 +38,7 @@ class RunStatLogger(AggregateStatLoggerBase):  # type: ignore[misc]
 
     def __init__(self, vllm_config: Any, engine_indexes: list[int]) -> None:
         self._logger = guarded(_RayStatLogger)(vllm_config, engine_indexes)
+        hold_gauges()
 
     @guarded
     def record(self, *args: Any, **kwargs: Any) -> None:
