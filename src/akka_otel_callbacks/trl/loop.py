@@ -158,7 +158,7 @@ class Loop:
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""
-        if is_evaluation(row) or is_summary(row):
+        if not (self.log_only or self._from_rows) or is_evaluation(row) or is_summary(row):
             return
         self._row = dict(row) if self.log_only else {key: row[key] for key in self._from_rows if key in row}
         if self._row:
