@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.delivery import watched
+from akka_otel_callbacks.common.jitter import take_own_jitter
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.redaction import redact_url
 
@@ -212,6 +213,7 @@ def _open(
     if failed and all(target.kind != "file" for target in targets):
         stand_in = Target("file", f"stands in for {failed[0].kind}", path=selection.files[signal])
         opened.append(open_one(stand_in))
+    take_own_jitter()
     return opened
 
 
