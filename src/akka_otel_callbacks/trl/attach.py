@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import time
 import weakref
@@ -56,7 +57,6 @@ class Wraps:
         door = guarded(hook)
         entry = guarded(before) if before is not None else None
 
-        @functools.wraps(getattr(owner, name))
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if entry is not None:
                 entry()
@@ -65,13 +65,13 @@ class Wraps:
             door(result, args, time.perf_counter() - start)
             return result
 
-        self._set(owner, name, wrapped)
+        self._set(owner, name, _like(getattr(owner, name), wrapped))
         return True
 
     def around(self, owner: object, name: str, wrapper: Callable[..., Any]) -> None:
         """Replaces `owner.name` by `wrapper(original, *args, **kwargs)`."""
         call = _weakly_bound(owner, name)
-        self._set(owner, name, functools.wraps(getattr(owner, name))(functools.partial(wrapper, call)))
+        self._set(owner, name, _like(getattr(owner, name), functools.partial(wrapper, call)))
 
     def undo(self) -> None:
         while self._undo:
@@ -93,6 +93,14 @@ class Wraps:
 
         setattr(owner, name, wrapped)
         self._undo.append(restore)
+
+
+def _like(method: Callable[..., Any], wrapped: Callable[..., Any]) -> Callable[..., Any]:
+    """`functools.wraps` without its reference to the method, which would tie the owner to itself."""
+    functools.update_wrapper(wrapped, method)
+    wrapped.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    del wrapped.__wrapped__  # type: ignore[attr-defined]
+    return wrapped
 
 
 def _weakly_bound(owner: object, name: str) -> Callable[..., Any]:

@@ -22,6 +22,8 @@ class TailReader:
         `num_tokens` is always a new list of one."""
         tails: Tails = {}
         for key, values in buffers.items():
+            if not isinstance(values, list):
+                continue
             seen, start = self._read.get(key, (None, 0))
             length = len(values)
             if values is not seen or start > length:
