@@ -2,8 +2,8 @@
 
 `python -m benchmarks.flops_error` compares them for models of published sizes: built without memory (on `meta`), whose
 forward pass torch counts without running it. `--architectures` prints, for the tiny models of the tests, the count on
-the live model beside the measured one, as docs/efficiency.md has it. Both need the environment of the TRL tests; verl's
-column needs verl, too.
+the live model beside the measured one, and `--peaks` the peaks of devices, as docs/efficiency.md has them. All need the
+environment of the TRL tests or of verl; an estimate of what is not installed is left out.
 
 The measured figure is that of a training pass: three times the forward pass, whose attention counts what a causal mask
 lets through, since a kernel skips the rest.
@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from akka_otel_callbacks.common.flops import estimate_from_config, matmul_parameters, train_flops
 from akka_otel_callbacks.common.flops.config import architecture
+from akka_otel_callbacks.common.peaks import PEAKS
 from tests.common import flops_models
 
 LENGTH = 2048
@@ -230,9 +231,23 @@ def compare_architectures() -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
+def peak_rows() -> list[str]:
+    """The known devices, one row each."""
+    return [f"| {model} | {peak.tflops:g} | {peak.precision} | {peak.source} |" for model, peak in PEAKS.items()]
+
+
+def print_peaks() -> None:
+    print("| device | dense TFLOP/s | precision | source |\n|---|---|---|---|")
+    print("\n".join(peak_rows()))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--architectures", action="store_true", help="the tiny models of the tests, one a row")
+    tables = parser.add_mutually_exclusive_group()
+    tables.add_argument("--architectures", action="store_true", help="the tiny models of the tests, one a row")
+    tables.add_argument("--peaks", action="store_true", help="the known devices, one a row")
+    asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    compare_architectures() if parser.parse_args().architectures else compare_estimates()
+    table = compare_architectures if asked.architectures else print_peaks if asked.peaks else compare_estimates
+    table()

@@ -120,6 +120,8 @@ UNDESCRIBED = [
     ({**MIXTRAL_8X7B, "num_experts_per_tok": None}, "has no num_experts_per_tok"),
     ({**QWEN2_5_0_5B, "use_sliding_window": True}, "has no layer_types"),
     ({**QWEN2_5_0_5B, "use_sliding_window": None, "layer_types": ["linear_attention"] * 24}, "linear_attention"),
+    ({**QWEN2_5_0_5B, "use_sliding_window": None, "layer_types": ["full_attention"]}, "IndexError"),
+    ({**MIXTRAL_8X7B, "num_attention_heads": "many"}, "TypeError"),
     ({"model_type": "llava", "text_config": {"model_type": "qwen9"}}, "'qwen9'"),
 ]
 
@@ -135,3 +137,15 @@ def test_what_is_not_described_has_no_estimate_and_one_line(
         assert [estimate_from_config(config, [8]), estimate_from_config(config, [9])] == [None, None]
     assert len(caplog.records) == 1
     assert reason in caplog.text
+
+
+@given(
+    st.sampled_from(sorted(FAMILIES)),
+    st.dictionaries(
+        st.sampled_from(sorted({*MIXTRAL_8X7B, *QWEN2_5_0_5B, "layer_types", "head_dim", "text_config", "n_layer"})),
+        st.one_of(st.none(), st.integers(-2, 40), st.text(max_size=3), st.booleans(), st.lists(st.text(max_size=3))),
+    ),
+)
+def test_whatever_a_configuration_holds_there_is_an_estimate_or_none(model_type: str, changes: dict[str, Any]) -> None:
+    estimate = estimate_from_config({**MIXTRAL_8X7B, "model_type": model_type, **changes}, [4, 0])
+    assert estimate is None or isinstance(estimate, int)

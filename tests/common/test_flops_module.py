@@ -15,7 +15,7 @@ peft = pytest.importorskip("peft", reason="LoRA is that of peft")
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters  # noqa: E402
+from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters, train_flops  # noqa: E402
 from tests.common.flops_models import (  # noqa: E402
     BATCH,
     LENGTH,
@@ -41,22 +41,24 @@ def counted(model: Any) -> MatmulParameters:
     return parameters
 
 
+def trained(model: Any) -> int:
+    """FLOPs that torch counts in the linear layers of a forward and backward pass."""
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=batch(), labels=batch(), use_cache=False).loss.backward()
+    counts = counter.get_flop_counts()["Global"]
+    return sum(flops for product, flops in counts.items() if product.__name__ in ("mm", "addmm"))
+
+
 @pytest.mark.parametrize("model_type", [*TEXT_MODELS, *MULTIMODAL_MODELS])
 def test_twice_the_parameters_is_what_a_token_costs_in_linear_layers(model_type: str) -> None:
     model = build(model_type)
     assert 2 * counted(model).total * TOKENS == measure(model).linear
 
 
-def test_the_backward_pass_of_a_full_fine_tune_makes_it_three_times_as_much() -> None:
-    """Of the first projections no gradient flows further down: only the layers' input is known not to need one."""
-    model = build("llama")
-    model.get_input_embeddings().weight.requires_grad_(True)
-    with FlopCounterMode(display=False) as counter:
-        model(input_ids=batch(), labels=batch(), use_cache=False).loss.backward()
-    linear = sum(
-        flops for product, flops in counter.get_flop_counts()["Global"].items() if product.__name__ in ("mm", "addmm")
-    )
-    assert linear == 6 * counted(model).total * TOKENS
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "qwen3_moe", "gemma3_text", "deepseek_v3"])
+def test_the_backward_pass_of_a_full_fine_tune_makes_it_three_times_as_much(model_type: str) -> None:
+    model = build(model_type)
+    assert trained(model) == train_flops(counted(model), TOKENS)
 
 
 def test_the_head_meets_only_the_tokens_whose_logits_are_kept() -> None:
@@ -117,6 +119,11 @@ def test_lora_counts_the_base_and_both_halves_of_the_adapter(model_type: str) ->
     model = lora(model_type)
     assert 2 * counted(model).total * TOKENS == measure(model).linear
     assert counted(model).total > counted(build(model_type)).total
+
+
+def test_a_lora_update_costs_nearer_four_flops_per_parameter_than_the_six_of_its_definition() -> None:
+    model = lora("llama", r=1, target_modules=["q_proj", "v_proj"])
+    assert trained(model) / (counted(model).total * TOKENS) == pytest.approx(4, abs=0.2)
 
 
 def test_lora_on_the_embedding_looks_up_one_half() -> None:

@@ -30,18 +30,21 @@ def estimate_from_config(config: Any, sequence_lengths: Iterable[int]) -> int | 
 def architecture(config: Any) -> Architecture | None:
     """What the configuration says of the language model; None, with one log line, where that is not known."""
     settings = Settings(config).of_text()
-    model_type = settings.get("model_type")
+    model_type = str(settings.get("model_type"))
     try:
         return _read(model_type, settings)
     except Undescribed as reason:
-        _report(str(model_type), str(reason))
+        _report(model_type, str(reason))
         return None
 
 
-def _read(model_type: Any, settings: Settings) -> Architecture:
+def _read(model_type: str, settings: Settings) -> Architecture:
     if model_type not in FAMILIES:
         raise Undescribed("the architecture has no description")
-    return FAMILIES[model_type].read(settings)
+    try:
+        return FAMILIES[model_type].read(settings)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a configuration of another make
+        raise Undescribed(f"its configuration makes no sense here ({type(error).__name__}: {error})") from error
 
 
 @functools.cache  # one line for each architecture and reason
