@@ -103,6 +103,8 @@ class Run:
     rows: list[tuple[int, dict[str, Any]]]
     exports: Mapping[tuple[str, int], int] = field(default_factory=dict)
     parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    random_states: tuple[Any, ...] = ()
+    """Of Python, numpy and torch at the end."""
     trainer: Any = None
     """Kept only where a test asks for it."""
     error: BaseException | None = None
@@ -167,13 +169,28 @@ def parameters_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
 
 
+def random_states() -> tuple[Any, ...]:
+    return (
+        random.getstate(),
+        repr(numpy.random.get_state(legacy=False)),  # type: ignore[call-overload]
+        torch.random.get_rng_state().tolist(),
+    )
+
+
 def plain_run(make: Make, drive: Callable[[Trainer], Any] = lambda trainer: trainer.train()) -> Run:
     """The training without any telemetry."""
     rows, before, behind = Rows(), Clock(), Clock()
     seed_everything()
     trainer = make([before, rows, behind])
     drive(trainer)
-    return Run(OtlpSink("", ""), before, behind, rows.rows, parameters=parameters_of(trainer))
+    return Run(
+        OtlpSink("", ""),
+        before,
+        behind,
+        rows.rows,
+        parameters=parameters_of(trainer),
+        random_states=random_states(),
+    )
 
 
 def exported_run(
@@ -224,6 +241,7 @@ def exported_run(
         rows.rows,
         exports.exports,
         parameters_of(trainer),
+        random_states(),
         trainer if keep_trainer else None,
         error,
     )

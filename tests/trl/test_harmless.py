@@ -1,0 +1,167 @@
+"""Telemetry never disturbs a training: the same parameters to the last bit, whatever fails behind its door."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from transformers import Trainer, TrainerCallback
+
+from akka_otel_callbacks.common import guard, recorder, telemetry
+from akka_otel_callbacks.trl import AkkaTelemetryCallback, callback, loop, rl, sft
+from tests.trl import trainings
+from tests.trl.runs import Run, exported_run, plain_run
+
+BUSY = {"max_steps": 3, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+Make = Callable[[list[TrainerCallback]], Trainer]
+
+
+@pytest.fixture(scope="module", params=["GRPO", "SFT"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def make(kind: str, tiny_model: str) -> Make:
+    if kind == "SFT":
+        return lambda callbacks: trainings.sft(tiny_model, callbacks, **BUSY)
+    return lambda callbacks: trainings.online("GRPO", tiny_model, callbacks, num_iterations=2, **BUSY)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(make: Make) -> Run:
+    return plain_run(make)
+
+
+@pytest.fixture(scope="module")
+def watched(make: Make) -> Run:
+    return exported_run(make, keep_trainer=True)
+
+
+def assert_same_training(run: Run, undisturbed: Run) -> None:
+    assert set(run.parameters) == set(undisturbed.parameters)
+    assert all(torch.equal(run.parameters[name], undisturbed.parameters[name]) for name in run.parameters)
+    assert run.random_states == undisturbed.random_states
+    assert untimed(run.rows) == untimed(undisturbed.rows)
+
+
+def untimed(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    clocks = ("runtime", "per_second", "step_time", "preparation_time")
+    return [(step, {key: value for key, value in row.items() if not key.endswith(clocks)}) for step, row in rows]
+
+
+def test_a_training_is_the_same_to_the_last_bit(watched: Run, undisturbed: Run) -> None:
+    assert watched.steps == [1, 2, 3]
+    assert_same_training(watched, undisturbed)
+
+
+# -- whatever fails
+
+
+class Injected(Exception):
+    pass
+
+
+def failing(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        reached.append(method.__qualname__)
+        raise Injected(method.__qualname__)
+
+    return fails
+
+
+reached: list[str] = []
+
+HOOKS: dict[str, list[tuple[type, str]]] = {
+    "GRPO": [(rl.RLLoop, "_completed"), (rl.RLLoop, "_rewarded"), (rl.RLLoop, "_positions")],
+    "SFT": [(sft.SFTLoop, "_fetched"), (sft.SFTLoop, "_trained")],
+}
+HOOKS_OF_BOTH = [
+    (loop.Loop, name) for name in ("gradients_ready", "optimized", "end_step", "logged", "_normed", "_saved")
+]
+
+
+def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached.clear()
+    guard.failures.clear()
+    hooks = [(owner, name) for owner, name in HOOKS[kind] + HOOKS_OF_BOTH if hasattr(owner, name)]
+    begin = {"GRPO": rl.RLLoop, "SFT": sft.SFTLoop}[kind]
+    for owner, name in [*hooks, (begin, "begin_step"), (AkkaTelemetryCallback, "_evaluated")]:
+        monkeypatch.setattr(owner, name, failing(getattr(owner, name)))
+    run = exported_run(make, at_each_event=False)
+    assert {name.split(".")[1] for name in reached} == {name for _, name in hooks} | {"begin_step", "_evaluated"}
+    assert sum(guard.failures.values()) == len(reached), "each failure is counted, and nothing else failed"
+    assert_same_training(run, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (callback, "find_trainer"),
+        (callback, "kind_of"),
+        (callback, "identify"),
+        (telemetry.Telemetry, "start"),
+        (telemetry.Telemetry, "capture"),
+        (telemetry.Telemetry, "span"),
+        (telemetry.Telemetry, "close"),
+        (recorder.Recorder, "record"),
+        (callback.AkkaTelemetryCallback, "_watch"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value).rsplit(".", 1)[-1],
+)
+@pytest.mark.parametrize("kind", ["SFT"], scope="module")
+def test_every_part_may_fail(
+    owner: Any,
+    name: str,
+    make: Make,
+    undisturbed: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reached.clear()
+    guard.failures.clear()
+    monkeypatch.setattr(owner, name, failing(getattr(owner, name)))
+    with caplog.at_level(logging.WARNING, "akka_otel_callbacks"):
+        run = exported_run(make, at_each_event=False)
+    assert reached
+    assert_same_training(run, undisturbed)
+    warnings = [record for record in caplog.records if record.name == "akka_otel_callbacks" and record.exc_info]
+    assert len(warnings) == len({where for where, _ in guard.failures}), "one warning per cause"
+
+
+# -- what is left behind
+
+
+def test_a_trainer_can_be_collected_as_soon_as_without_telemetry(make: Make) -> None:
+    def dies_by_itself(callbacks: list[TrainerCallback]) -> bool:
+        trainer = make(callbacks)
+        trainer.train()
+        gc.collect()
+        gc.disable()
+        try:
+            left = weakref.ref(trainer)
+            del trainer
+            return left() is None
+        finally:
+            gc.enable()
+
+    ours = AkkaTelemetryCallback()
+    assert dies_by_itself([ours]) == dies_by_itself([])
+
+
+def test_no_wrap_outlives_a_training(watched: Run) -> None:
+    trainer = watched.trainer
+    assert overridden(trainer) == {"train"}, "which sees the end of the next training, too"
+    assert not overridden(trainer.accelerator)
+
+
+def overridden(instance: object) -> set[str]:
+    """The methods that an instance has of its own."""
+    return {name for name in vars(instance) if callable(getattr(type(instance), name, None))}
