@@ -6,8 +6,8 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class Case:
     steps: int = 3
     extra: tuple[str, ...] = ()
     cluster: bool = False
-    environ: Mapping[str, str] = ()  # type: ignore[assignment]
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,43 +114,37 @@ class Run:
 @contextmanager
 def trained(case: Case, directory: Path) -> Iterator[Run]:
     """Trains with the logger `akka_otel` beside verl's own, as a user would."""
-    with otlp_sink() as sink:
+    left_by_verl = {
+        "VERL_FILE_LOGGER_PATH": str(directory / "log.jsonl"),
+        "VERL_CPU_COMPLETIONS": str(directory / "completions.jsonl"),
+    }
+    extra = [] if case.recipe.startswith("sft") else [f"trainer.rollout_data_dir={directory / 'rollouts'}"]
+    with ExitStack() as ends_with_run:
+        sink = ends_with_run.enter_context(otlp_sink())
         environ = {
             **os.environ,
             "OTEL_EXPORTER_OTLP_ENDPOINT": sink.http,
             "OTEL_RESOURCE_ATTRIBUTES": f"team=red,{names.ATTR_PROJECT.name}=e2e",
             "TRACEPARENT": TRACEPARENT,
             "K8S_POD_NAME": DRIVER_POD,
-            "VERL_FILE_LOGGER_PATH": str(directory / "log.jsonl"),
-            "VERL_CPU_COMPLETIONS": str(directory / "completions.jsonl"),
-            **dict(case.environ),
+            **left_by_verl,
+            **case.environ,
         }
-        extra = list(case.extra)
-        if not case.recipe.startswith("sft"):
-            extra.append(f"trainer.rollout_data_dir={directory / 'rollouts'}")
-        with _cluster(case, directory) as address, open(directory / "output.log", "w") as output:
+        if case.cluster:  # it knows nothing of the job's telemetry
+            elsewhere = {**os.environ, "K8S_POD_NAME": CLUSTER_POD, **left_by_verl}
+            environ["RAY_ADDRESS"] = ends_with_run.enter_context(cluster(case.workers, elsewhere))
+        with open(directory / "output.log", "w") as output:
             status = train(
                 case.recipe,
                 directory,
                 workers=case.workers,
                 steps=case.steps,
                 loggers=["console", "file", "akka_otel"],
-                extra=extra,
-                environ={**environ, **address},
+                extra=[*case.extra, *extra],
+                environ=environ,
                 output=output,
             )
         yield Run(case, directory, status, sink)
-
-
-@contextmanager
-def _cluster(case: Case, directory: Path) -> Iterator[dict[str, str]]:
-    """The variable that leads to a cluster, which knows nothing of the job's telemetry."""
-    if not case.cluster:
-        yield {}
-        return
-    environ = {**os.environ, "K8S_POD_NAME": CLUSTER_POD, "VERL_CPU_COMPLETIONS": str(directory / "completions.jsonl")}
-    with cluster(case.workers, environ) as address:
-        yield {"RAY_ADDRESS": address}
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
