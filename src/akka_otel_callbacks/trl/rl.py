@@ -117,9 +117,11 @@ class RLLoop(Loop):
         if not self.in_training():
             return
         self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
+        if getattr(result, "shape", ())[1:] != (len(self._terms),):
+            return  # not what TRL is known to give: the log's figures stand
         weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
-            weights = [1.0] * result.shape[1]
+            weights = [1.0] * len(self._terms)
         elif weights.device.type == "cpu":
             weights = weights.tolist()
         self._generated.scores.append((result, weights))
