@@ -29,6 +29,8 @@ SFT_LOGGED: Mapping[str, Any] = {
     "learning_rate": names.SFT_STEP_LEARNING_RATE,
     "mean_token_accuracy": names.SFT_STEP_TOKEN_ACCURACY,
 }
+LOSS_DIGITS = 5.1e-5
+"""transformers rounded the logged loss to four digits up to version 4."""
 TIMED = {
     metric.name
     for metric in (names.RL_STEP_TIMING, names.RL_STEP_THROUGHPUT, names.SFT_STEP_TIMING, names.SFT_STEP_THROUGHPUT)
@@ -138,7 +140,8 @@ def compare(actual: Figures, wanted: Figures) -> None:
         name: set(series) for name, series in wanted.items()
     }
     for name, series in wanted.items():
-        assert actual[name] == pytest.approx(series, rel=1e-5, abs=1e-7), name
+        digits = LOSS_DIGITS if name == names.SFT_STEP_LOSS.name else 1e-7
+        assert actual[name] == pytest.approx(series, rel=1e-5, abs=digits), name
 
 
 def check_rl_steps(

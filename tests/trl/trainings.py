@@ -115,7 +115,8 @@ REWARDS: dict[Score, float] = {letters: 1.0, some: 0.5, penalty: 2.0}
 # -- trainers
 
 
-def _common(settings: dict[str, Any]) -> dict[str, Any]:
+def common(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of every training here, with some of them replaced."""
     return {
         "output_dir": folder(),
         "per_device_train_batch_size": 4,
@@ -159,7 +160,7 @@ def online(
     """
     book, rewards = book or Book(), rewards or REWARDS
     config = getattr(trl, f"{kind}Config")(
-        **_common(
+        **common(
             {
                 "num_generations": GROUP,
                 "max_completion_length": COMPLETION_LENGTH,
@@ -193,7 +194,7 @@ def sft(
     """SFT of the tiny model on 32 rows, a quarter of them longer than the maximum."""
     arguments: dict[str, Any] = {
         "model": model,
-        "args": trl.SFTConfig(**_common({"max_length": 32, **settings})),
+        "args": trl.SFTConfig(**common({"max_length": 32, **settings})),
         "train_dataset": tiny.texts(32),
         "eval_dataset": tiny.texts(8),
         "callbacks": list(callbacks),

@@ -1,0 +1,200 @@
+"""Trainers of another kind, and a TRL that is not known yet: the training goes on, and what is published is true."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import trl
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback
+
+from akka_otel_callbacks.common import guard, names
+from akka_otel_callbacks.trl import rl
+from tests.support import tiny
+from tests.trl.expected import LOSS_DIGITS, RL_LOGGED, SFT_LOGGED
+from tests.trl.runs import Run, exported_run, plain_run
+from tests.trl.trainings import common, online, sft
+
+Make = Callable[[list[TrainerCallback]], Trainer]
+
+
+# -- DPO and reward models
+
+
+def preferences(rows: int = 16) -> Dataset:
+    return Dataset.from_dict(
+        {
+            "prompt": [tiny.sentence(4, row) for row in range(rows)],
+            "chosen": [" " + tiny.sentence(5 + row % 4, 100 + row) for row in range(rows)],
+            "rejected": [" " + tiny.sentence(3, 200 + row) for row in range(rows)],
+        }
+    )
+
+
+def dpo(model: str, callbacks: list[TrainerCallback]) -> Trainer:
+    arguments = trl.DPOConfig(**common({"max_length": 32, "eval_strategy": "steps", "eval_steps": 2}))
+    return trl.DPOTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=preferences(),
+        eval_dataset=preferences(4),
+        processing_class=tiny.tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+def reward(model: str, callbacks: list[TrainerCallback]) -> Trainer:
+    torch.manual_seed(0)  # for the head, which no checkpoint has
+    scorer = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
+    return trl.RewardTrainer(
+        model=scorer,
+        args=trl.RewardConfig(**common({"max_length": 32})),
+        train_dataset=preferences(),
+        processing_class=tiny.tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+@pytest.mark.parametrize("make", [dpo, reward])
+def test_a_trainer_of_another_kind_trains_on(
+    make: Callable[[str, list[TrainerCallback]], Trainer], tiny_model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = plain_run(lambda callbacks: make(tiny_model, callbacks))
+    guard.failures.clear()
+    with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
+        run = exported_run(lambda callbacks: make(tiny_model, callbacks))
+    assert not guard.failures
+    assert all(torch.equal(run.parameters[name], tensor) for name, tensor in plain.parameters.items())
+    of_its_kind = [message for message in messages(caplog) if "neither GRPO, RLOO nor SFT" in message]
+    assert len(of_its_kind) == 1
+    assert not [message for message in messages(caplog) if "has no" in message]
+    for step in run.steps:
+        for key in ("loss", "grad_norm", "learning_rate"):
+            logged = pytest.approx(run.row(step)[key], rel=1e-5, abs=LOSS_DIGITS if key == "loss" else 0)
+            assert run.shown(SFT_LOGGED[key], step, event="log") == logged, key
+        assert run.shown(names.SFT_STEP_COUNT, step) == step
+    assert run.steps == [1, 2, 3, 4]
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "akka_otel_callbacks"]
+
+
+# -- a TRL that does not have what the callback reads
+
+
+class Unknown:
+    """Hides some of its attributes from the callback, as if TRL had renamed them."""
+
+    hidden: frozenset[str] = frozenset()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in type(self).hidden and str(sys._getframe(1).f_globals["__name__"]).startswith("akka_otel_callbacks"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def unknown(known: type[Trainer], *hidden: str) -> type[Trainer]:
+    return type(known.__name__, (Unknown, known), {"hidden": frozenset(hidden)})
+
+
+RENAMED = ("_metrics", "_calculate_rewards", "_generate", "_get_grad_norm", "reward_func_names", "accelerator")
+
+
+def degraded_run(make: Make, caplog: pytest.LogCaptureFixture) -> Run:
+    plain = plain_run(make)
+    guard.failures.clear()
+    with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
+        run = exported_run(make)
+    assert not guard.failures
+    assert all(torch.equal(run.parameters[name], tensor) for name, tensor in plain.parameters.items())
+    assert len([message for message in messages(caplog) if "has no" in message]) == 1, messages(caplog)
+    assert run.steps == [1, 2, 3, 4]
+    return run
+
+
+def test_an_unknown_grpo_is_read_from_its_log(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    def make(callbacks: list[TrainerCallback]) -> Trainer:
+        return online("GRPO", tiny_model, callbacks, trainer_class=unknown(trl.GRPOTrainer, *RENAMED), beta=0.1)
+
+    run = degraded_run(make, caplog)
+    for step in run.steps:
+        row = run.row(step)
+        for key, metric in RL_LOGGED.items():
+            assert run.shown(metric, step, event="log") == row.get(key), key
+        assert run.shown(names.RL_STEP_REWARD, step, event="log") == row["reward"]
+        assert run.shown(names.RL_STEP_COMPLETION_LENGTH, step, event="log") == row["completions/mean_length"]
+        assert run.shown(names.RL_STEP_COUNT, step) == step
+        assert run.shown(names.RL_STEP_ROLLOUTS, step, event="log") is None
+        assert set(run.figures(step)[names.RL_STEP_TIMING.name]) == {"update_actor"}
+    assert names.RL_ROLLOUT_REWARD.name not in run.sink.names()
+
+
+def test_an_unknown_sft_is_read_from_its_log(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    hidden = (
+        "_metrics",
+        "training_step",
+        "get_batch_samples",
+        "_save_checkpoint",
+        "_get_grad_norm",
+        "_total_train_tokens",
+    )
+
+    def make(callbacks: list[TrainerCallback]) -> Trainer:
+        return sft(tiny_model, callbacks, trainer_class=unknown(trl.SFTTrainer, *hidden))
+
+    run = degraded_run(make, caplog)
+    for step in run.steps:
+        for key, metric in SFT_LOGGED.items():
+            assert run.shown(metric, step, event="log") == pytest.approx(run.row(step)[key]), key
+        shown = run.figures(step, "log")
+        assert not {names.SFT_STEP_TOKENS.name, names.SFT_STEP_PADDING.name, names.SFT_STEP_THROUGHPUT.name} & set(
+            shown
+        )
+        assert set(shown[names.SFT_STEP_TIMING.name]) == {"forward_backward", "optimizer", "step"}
+
+
+def test_buffers_in_another_form_cost_what_is_in_them(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Reshaped(trl.SFTTrainer):
+        @property
+        def _metrics(self) -> Any:
+            known = self.__dict__["_known"]
+            of_ours = str(sys._getframe(1).f_globals["__name__"]).startswith("akka_otel_callbacks")
+            return {"training": known["train"]} if of_ours else known
+
+        @_metrics.setter
+        def _metrics(self, value: Any) -> None:
+            self.__dict__["_known"] = value
+
+    run = degraded_run(lambda callbacks: sft(tiny_model, callbacks, trainer_class=Reshaped), caplog)
+    for step in run.steps:
+        accuracy = run.shown(names.SFT_STEP_TOKEN_ACCURACY, step, event="log")
+        assert accuracy == run.row(step)["mean_token_accuracy"]
+        assert run.shown(names.SFT_STEP_LOSS, step) == pytest.approx(run.row(step)["loss"], abs=LOSS_DIGITS)
+
+
+@pytest.mark.parametrize(
+    "form", [lambda scores: scores.nansum(dim=1), lambda scores: scores[:, :2], lambda scores: None]
+)
+def test_scores_in_another_form_leave_the_logged_reward(
+    form: Callable[[torch.Tensor], Any], tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = rl.RLLoop._rewarded
+    monkeypatch.setattr(
+        rl.RLLoop, "_rewarded", lambda loop, scores, *args: known(loop, form(scores), *args), raising=True
+    )
+    guard.failures.clear()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, max_steps=2))
+    assert not guard.failures
+    for step in run.steps:
+        row = run.row(step)
+        assert run.shown(names.RL_STEP_COUNT, step) == step
+        assert run.shown(names.RL_STEP_REWARD, step) == row["reward"]
+        assert run.shown(names.RL_STEP_REWARD_TERM, step, "penalty") == pytest.approx(2 * row["rewards/penalty/mean"])
+        assert run.shown(names.RL_STEP_ROLLOUTS, step) is None
+        assert "reward" in run.figures(step)[names.RL_STEP_TIMING.name]
