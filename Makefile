@@ -1,26 +1,22 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 
 PYTHON ?= python3
-PIP_INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
+export OMP_NUM_THREADS = 1
 
+# verl does not load beside a current TRL, and the oldest TRL not beside the newest: an environment each.
 TRL = .venv-trl/ready
-TRL_OLDEST = .venv-trl-oldest/ready
-PYTEST = OMP_NUM_THREADS=1 $(1)/bin/python -m pytest -q
+OLDEST = .venv-trl-oldest/ready
+VERL = .venv-verl/ready
+BENCH = .venv-bench/ready
 
-.PHONY: demo test test-trl test-trl-oldest lint generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-all test-vllm generate bench clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
-test: lint test-trl test-trl-oldest  ## Everything that CI runs
-
-test-trl: $(TRL)
-	$(call PYTEST,.venv-trl) tests
-
-test-trl-oldest: $(TRL_OLDEST)  ## The same trainings on the oldest TRL that is supported in full
-	$(call PYTEST,.venv-trl-oldest) tests/trl tests/common
+test: lint test-trl test-trl-oldest test-verl  ## Everything that CI runs
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
@@ -28,27 +24,52 @@ lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/mypy
 	.venv-trl/bin/python -m tools.generate --check
 
+test-trl: $(TRL)
+	.venv-trl/bin/python -m pytest -q
+
+test-trl-oldest: $(OLDEST)  ## The trainings and the core on the oldest TRL that is supported in full
+	.venv-trl-oldest/bin/python -m pytest -q tests/trl tests/common
+
+test-verl: $(VERL)  ## Real verl trainings on the CPU
+	.venv-verl/bin/python -m pytest -q tests/verl
+
+test-verl-all: $(VERL)  ## The same with the trainers that CI leaves out for time
+	VERL_E2E=all .venv-verl/bin/python -m pytest -q tests/verl
+
+test-vllm: $(VERL)  ## vLLM's own classes on Ray's endpoint; the wheel takes 700 MB
+	$(call install,.venv-verl,--no-deps --target .vllm-site vllm==0.24.0 cbor2 openai_harmony openai pybase64 uvloop \
+	  py-cpuinfo httpx2 llguidance xgrammar apache-tvm-ffi)
+	VLLM_SITE=.vllm-site .venv-verl/bin/python -m pytest -q tests/verl/test_vllm.py
+
 generate: $(TRL)  ## Write names and reference anew from registry/
 	.venv-trl/bin/python -m tools.generate
 
-bench: $(TRL)  ## Costs beside other loggers, measured on this machine
-	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt -r benchmarks/requirements.txt
-	.venv-trl/bin/python -m benchmarks.step_cost
-	.venv-trl/bin/python -m benchmarks.footprint
+bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
+	.venv-bench/bin/python -m benchmarks.step_cost
+	.venv-bench/bin/python -m benchmarks.footprint
 
 clean:
-	rm -rf .venv-trl .venv-trl-oldest
+	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-bench .vllm-site
 
-# An environment is ready once everything was installed; a broken install is begun anew.
-# torch comes first and pinned: an open range would fetch a CUDA build of several gigabytes.
+install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
+
+# $(1) environment, $(2) constraints, $(3) what to install. It is ready only when everything was installed.
+# torch comes first, alone and pinned: an open range would fetch a CUDA build of several gigabytes.
+define environment
+	$(PYTHON) -m venv $(1)
+	$(call install,$(1),-c constraints/$(2) torch)
+	$(call install,$(1),-c constraints/$(2) $(3))
+	touch $(1)/ready
+endef
+
 $(TRL): pyproject.toml constraints/trl.txt
-	$(PYTHON) -m venv .venv-trl
-	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt torch
-	$(call PIP_INSTALL,.venv-trl) -c constraints/trl.txt -e '.[trl,grpc,prometheus,dev]'
-	touch $@
+	$(call environment,.venv-trl,trl.txt,-e '.[trl,grpc,prometheus,dev]')
 
-$(TRL_OLDEST): pyproject.toml constraints/trl-oldest.txt
-	$(PYTHON) -m venv .venv-trl-oldest
-	$(call PIP_INSTALL,.venv-trl-oldest) -c constraints/trl-oldest.txt torch
-	$(call PIP_INSTALL,.venv-trl-oldest) -c constraints/trl-oldest.txt -e '.[trl,grpc,prometheus,dev]'
-	touch $@
+$(OLDEST): pyproject.toml constraints/trl-oldest.txt
+	$(call environment,.venv-trl-oldest,trl-oldest.txt,-e '.[trl,grpc,prometheus,dev]')
+
+$(VERL): pyproject.toml constraints/verl.txt examples/verl_cpu/pyproject.toml
+	$(call environment,.venv-verl,verl.txt,-e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu)
+
+$(BENCH): pyproject.toml constraints/trl.txt benchmarks/requirements.txt
+	$(call environment,.venv-bench,trl.txt,-e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt)

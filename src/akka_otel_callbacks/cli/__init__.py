@@ -21,12 +21,13 @@ class Engine(str, Enum):
 
     TRL_GRPO = "trl-grpo"
     TRL_SFT = "trl-sft"
+    VERL = "verl"
 
 
 @app.command("demo")
 def demo_command(
     engine: Annotated[Engine, typer.Option(help="Which training to run.")] = Engine.TRL_GRPO,
-    steps: Annotated[int, typer.Option(min=1, help="How many optimizer steps.")] = 30,
+    steps: Annotated[int | None, typer.Option(min=1, help="How many steps.", show_default="30, of verl 3")] = None,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", help="Where the figures go when no exporter is configured."),
@@ -34,8 +35,12 @@ def demo_command(
 ) -> None:
     """Train a tiny model for half a minute, with no hub, GPU or collector, and show what was published."""
     from akka_otel_callbacks.cli.demo import demo
+    from akka_otel_callbacks.cli.demo_verl import train_verl
 
-    demo(engine.value, steps, directory)
+    if engine is Engine.VERL:
+        demo(engine.value, steps or 3, directory, train_verl)
+    else:
+        demo(engine.value, steps or 30, directory)
 
 
 @app.command("show")

@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,7 @@ from akka_otel_callbacks.common.redaction import redact_url
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+Train = Callable[[str, int, Console], None]
 QUIET = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -38,15 +39,14 @@ FOLLOWED = ("reward", "loss")
 """The log keys worth watching, the first that a row has."""
 
 
-def demo(engine: str, steps: int, directory: Path | None) -> None:
+def demo(engine: str, steps: int, directory: Path | None, train: Train | None = None) -> None:
     """Runs the training, then shows its figures or says where they went."""
-    if importlib.util.find_spec("trl") is None:
-        raise stop('The demo trains with TRL, which is not installed: pip install "akka-otel-callbacks[trl]"', code=1)
+    train = train or train_trl
     console = stdout()
     _settle(os.environ, engine, directory)
     selection = select(os.environ, run_id=engine)
     started = time.monotonic()
-    _train(engine, steps, console)
+    train(engine, steps, console)
     console.print(f"{steps} steps of {engine} took {time.monotonic() - started:.0f} s.\n")
     for target in selection.metrics:
         _say_where(target, console)
@@ -64,7 +64,10 @@ def _settle(environ: Any, engine: str, directory: Path | None) -> None:
         environ["AKKA_OTEL_DIR"] = str(Path("akka-otel") / f"demo-{engine}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _train(engine: str, steps: int, console: Console) -> None:
+def train_trl(engine: str, steps: int, console: Console) -> None:
+    """TRL's demos, in this process."""
+    if importlib.util.find_spec("trl") is None:
+        raise stop('The demo trains with TRL, which is not installed: pip install "akka-otel-callbacks[trl]"', code=1)
     noise = io.StringIO()
     try:
         with _progress(console, steps) as progress, TemporaryDirectory() as work, _out_of_sight(noise):
@@ -133,5 +136,7 @@ def _say_where(target: Target, console: Console) -> None:
     if not target.path.exists():
         raise stop(f"Nothing was written to {target.path}; the warnings above say why.", code=1)
     console.print(summary(figures.read(target.path)))
+    if others := figures.other_processes(target.path):
+        console.print(f"The run's workers wrote {len(others)} more files, such as {others[0].name}", soft_wrap=True)
     console.print(f"The files lie in {target.path.parent}", soft_wrap=True)
     console.print(f"To look again: akka-otel show {shlex.quote(str(target.path.parent))}", soft_wrap=True)

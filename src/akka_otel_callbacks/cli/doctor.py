@@ -30,17 +30,25 @@ class Package:
     Attributes:
         least: the oldest supported version.
         full: the oldest version with every figure, where that is a newer one.
+        hint: what a user of it should know.
     """
 
     name: str
     least: tuple[int, int] = (0, 0)
     full: tuple[int, int] = (0, 0)
+    hint: str = ""
 
 
 PACKAGES = (
     Package("trl", least=(0, 20), full=(0, 24)),
     Package("transformers", least=(4, 57)),
-    Package("verl", least=(0, 9)),
+    Package(
+        "verl",
+        least=(0, 6),
+        full=(0, 9),
+        hint="rollout servers publish vLLM's own metrics only with "
+        "actor_rollout_ref.rollout.disable_log_stats=False, which is not verl's default",
+    ),
     Package("ray"),
     Package("torch"),
     Package("opentelemetry-sdk", least=(1, 33)),
@@ -89,6 +97,8 @@ def _engines(console: Console) -> None:
         found = _version(package.name)
         ok, verdict = _supported(package, found) if found else (None, "")
         table.add_row(MARKS[ok], package.name, found or "not installed", verdict)
+        if found and package.hint:
+            table.add_row("", "", "", package.hint)
     console.print(table)
 
 

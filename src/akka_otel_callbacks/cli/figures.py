@@ -74,6 +74,11 @@ class _Point:
     value: float | Histogram
 
 
+def other_processes(path: Path) -> list[Path]:
+    """The files of the run's further processes, beside its `metrics.jsonl`."""
+    return sorted(path.parent.glob("metrics-*.jsonl"))
+
+
 def read(path: Path) -> Recording:
     """Reads a `metrics.jsonl`. A line that is no OTLP metrics document, such as one torn by a crash, is counted and
     skipped as a whole.

@@ -19,6 +19,8 @@ def show(path: Path, *, every_session: bool = False) -> None:
         raise stop(f"{file} cannot be read: {error.strerror}.", code=2) from error
     if recording.sessions:
         stdout().print(summary(recording, every_session=every_session))
+        for other in figures.other_processes(file) if file.name == figures.FILE_NAME else ():
+            stdout().print(f"Another process of the run: akka-otel show {other}", soft_wrap=True)
     elif recording.unreadable:
         raise stop(f"{file}: none of its {recording.lines} lines is an OTLP/JSON metrics export.", code=1)
     else:
