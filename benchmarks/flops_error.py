@@ -213,9 +213,8 @@ def compare_architectures() -> None:
     for model_type in [*flops_models.TEXT_MODELS, *flops_models.MULTIMODAL_MODELS]:
         if model_type not in transformers.CONFIG_MAPPING:
             continue
-        config = flops_models.tiny_config(model_type)
-        model = flops_models.tiny_model(config)
-        parameters, described, truth = matmul_parameters(model), architecture(config), flops_models.measure(model)
+        config, parameters, truth = flops_models.sample(model_type)
+        described = architecture(config)
         assert parameters is not None
         linear, attention = 2 * parameters.total * tokens, described.attention_flops(lengths) if described else 0
         cells = [

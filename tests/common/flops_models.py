@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
+
+from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters
 
 BATCH, LENGTH = 2, 24
 TOKENS = BATCH * LENGTH
@@ -154,6 +158,19 @@ def tiny_model(config: Any) -> torch.nn.Module:
     return model
 
 
+@functools.cache
+def sample(model_type: str) -> tuple[Any, MatmulParameters | None, Measured]:
+    """The configuration of a tiny model, the count on the live model, and what its forward pass was measured to cost.
+
+    Skips the test that asks for an architecture which this version of transformers does not have.
+    """
+    if model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"this version of transformers has no {model_type}")
+    config = tiny_config(model_type)
+    model = tiny_model(config)
+    return config, matmul_parameters(model), measure(model)
+
+
 @dataclass(frozen=True)
 class Measured:
     """FLOPs of a pass: of linear layers, and of attention, of which only what the masks let through."""
@@ -170,9 +187,10 @@ def batch(length: int = LENGTH) -> torch.Tensor:
 def measure(model: torch.nn.Module, length: int = LENGTH) -> Measured:
     """Measures a forward pass with torch's own counter.
 
-    With eager attention and experts a linear layer is an `mm` or `addmm` and attention a `bmm`. Eager attention
-    multiplies every query with every key and masks afterwards, so each layer's products are scaled by the share of
-    its own mask that lets through: what a kernel does that skips what is masked.
+    With eager attention and experts a linear layer is an `mm` or `addmm` (or, among the experts of transformers 4, a
+    `bmm` over a batch of one) and attention a `bmm`. Eager attention multiplies every query with every key and masks
+    afterwards, so each layer's products are scaled by the share of its own mask that lets through: what a kernel does
+    that skips what is masked.
     """
     let_through: dict[str, Fraction] = {}
 
@@ -194,9 +212,10 @@ def measure(model: torch.nn.Module, length: int = LENGTH) -> Measured:
         hook.remove()
     by_module = {name.partition(".")[2]: _by_product(counts) for name, counts in counter.get_flop_counts().items()}
     linear = _by_product(counter.get_flop_counts()["Global"])
+    experts = [name for name in by_module if name.endswith(".experts")]
     attention = [name for name in let_through if name.rpartition(".")[2] in _ATTENTION]
     return Measured(
-        linear=linear["mm"] + linear["addmm"],
+        linear=linear["mm"] + linear["addmm"] + sum(by_module[name]["bmm"] for name in experts),
         attention=sum((by_module[name]["bmm"] * let_through[name] for name in attention), Fraction()),
     )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.flops import estimate_from_config, matmul_parameters, train_flops
+from akka_otel_callbacks.common.flops import estimate_from_config, train_flops
 from akka_otel_callbacks.common.flops.architecture import Attention
 from akka_otel_callbacks.common.flops.config import architecture
 from akka_otel_callbacks.common.flops.families import FAMILIES
@@ -54,15 +54,9 @@ except ImportError:
 @pytest.mark.skipif(not MODELS, reason="torch or transformers is not installed")
 @pytest.mark.parametrize("model_type", MODELS)
 def test_a_configuration_tells_what_the_live_model_costs(model_type: str) -> None:
-    import transformers
+    from tests.common.flops_models import BATCH, LENGTH, TOKENS, sample
 
-    from tests.common.flops_models import BATCH, LENGTH, TOKENS, measure, tiny_config, tiny_model
-
-    if model_type not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"this version of transformers has no {model_type}")
-    config = tiny_config(model_type)
-    model = tiny_model(config)
-    counted, measured = matmul_parameters(model), measure(model)
+    config, counted, measured = sample(model_type)
     found = architecture(config)
     assert found is not None
     assert counted is not None

@@ -120,7 +120,7 @@ class Family:
         projections, sizes = self.attention(settings)
         parameters = sum(projections + self.feed_forward(settings, layer) for layer in layers)
         return Architecture(
-            MatmulParameters(parameters, head=_hidden(settings) * settings("vocab_size")),
+            MatmulParameters(parameters, head=_hidden(settings) * int(settings("vocab_size"))),
             tuple(Attention(*sizes, self.window(settings, layer)) for layer in layers),
         )
 

@@ -97,8 +97,8 @@ def _refuse_irregular(model: Any, config: Any) -> None:
 
 def _unwrap(model: Any) -> Any:
     """The model inside DDP and DeepSpeed (`module`) and `torch.compile` (`_orig_mod`)."""
-    while (inner := model._modules.get("module", model._modules.get("_orig_mod"))) is not None:
-        model = inner
+    while list(model._modules) in (["module"], ["_orig_mod"]):
+        (model,) = model._modules.values()
     return model
 
 
