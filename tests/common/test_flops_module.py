@@ -116,7 +116,7 @@ def lora(model_type: str, settings: dict[str, Any] = {}, **lora_settings: Any) -
     return peft.get_peft_model(build(model_type, **settings), config)
 
 
-@pytest.mark.parametrize("model_type", ["llama", "gpt2", "phi3", "gemma2"])
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "phi3", "gemma2", "qwen2_vl"])
 def test_lora_counts_the_base_and_both_halves_of_the_adapter(model_type: str) -> None:
     model = lora(model_type)
     assert 2 * counted(model).total * TOKENS == measure(model).linear
