@@ -1,0 +1,139 @@
+"""What a step costs the trainer's thread in verl, at 512 rollouts with three reward terms.
+
+`python -m benchmarks.verl_driver` lets verl compute its own figures of a batch (`compute_data_metrics`) and log about
+90 keys, with and without `akka_otel`, in turns in one process. The rollouts' extra fields come from a queue in the
+process: what the run's TransferQueue takes to answer is not in it. Then the translation of a step on the exporter's
+thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from verl.protocol import DataProto
+from verl.trainer.ppo import metric_utils
+from verl.utils import tracking as verl_tracking
+
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.verl import batches, tracking
+from akka_otel_callbacks.verl.batches import INBOX
+
+TARGET_MS = 30.0
+ROLLOUTS, GROUP = 512, 8
+TERMS = ("correct", "format", "brevity")
+KEYS = [f"{row // GROUP}_{row % GROUP}_0" for row in range(ROLLOUTS)]
+CONFIG = {
+    "actor_rollout_ref": {"rollout": {"response_length": 4096, "n": GROUP}, "actor": {}, "model": {}},
+    "trainer": {"device": "cpu"},
+}
+
+
+class Queue:
+    """Answers the one fetch of a step."""
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(0)
+        self.rows = [
+            {"reward_extra_info": {"score": 1.0, **dict(zip(TERMS, generator.random(3).tolist(), strict=True))}}
+            for _ in range(ROLLOUTS)
+        ]
+
+    def kv_batch_get(self, keys: Any, partition_id: str, select_fields: Any) -> dict[str, list[Any]]:
+        return {"extra_fields": self.rows}
+
+
+class Trainer:
+    """The part of the v1 trainers that looks at a finished step."""
+
+    global_steps = 0
+
+    def _compute_metrics(self, batch: Any, data: DataProto) -> dict[str, Any]:
+        return metric_utils.compute_data_metrics(batch=data, use_critic=False)
+
+
+def batch(length: int) -> tuple[Any, DataProto]:
+    """A batch as the v1 trainers have it: keys and tags, and the tensors that verl fetched by itself."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, length + 1, (ROLLOUTS,), generator=generator)
+    mask = (torch.arange(length) < lengths[:, None]).long()
+    scores = torch.zeros(ROLLOUTS, length)
+    scores[torch.arange(ROLLOUTS), lengths - 1] = torch.rand(ROLLOUTS, generator=generator)
+    tensors = dict.fromkeys(("token_level_scores", "token_level_rewards", "advantages", "returns"), scores)
+    tensors |= {"responses": mask, "response_mask": mask, "prompts": mask[:, :8]}
+    tensors |= {"response_length": lengths.float(), "prompt_length": torch.full((ROLLOUTS,), 8.0)}
+    tags = [{"prompt_len": 8, "response_len": int(n)} for n in lengths]
+    meta = SimpleNamespace(keys=KEYS, tags=tags, partition_id="train")
+    return meta, DataProto(batch=TensorDict(tensors, batch_size=ROLLOUTS))
+
+
+def step_ms(trainer: Trainer, logger: Any, seen: tuple[Any, DataProto]) -> float:
+    """One step's own figures and its log call."""
+    trainer.global_steps += 1
+    other = {f"{group}/{key}": 0.5 for group in ("actor", "timing_s", "perf", "rollout_corr") for key in range(15)}
+    start = time.perf_counter()
+    row = {**trainer._compute_metrics(*seen), **other, "training/global_step": trainer.global_steps}
+    logger.log(data=row, step=trainer.global_steps)
+    return (time.perf_counter() - start) * 1000
+
+
+def translation_ms(trainer: Trainer, backend: Any, seen: tuple[Any, DataProto], repeat: int) -> float:
+    """The same step on the exporter's thread, with histogram records that cost nothing."""
+    recorder = Recorder(RLStep, lambda metric, value, attributes: None)
+    captured: list[Any] = []
+    backend._telemetry.capture = lambda capture, step=False: captured.append(capture)
+    for _ in range(repeat):
+        step_ms(trainer, SimpleNamespace(log=backend.log), seen)
+    taken = []
+    for capture in captured:
+        start = time.perf_counter()
+        capture.deliver(recorder)
+        taken.append((time.perf_counter() - start) * 1000)
+    return statistics.median(taken)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--length", type=int, default=4096, help="longest completion, in tokens")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ |= {"OTEL_METRICS_EXPORTER": "file", "OTEL_TRACES_EXPORTER": "none"}
+    tracking.install(verl_tracking)
+    batches.install(metric_utils)
+    batches.install_v1(SimpleNamespace(PPOTrainer=Trainer, tq=Queue()))  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["AKKA_OTEL_DIR"] = folder
+        made = verl_tracking.Tracking("p", "e", ["akka_otel"], CONFIG)
+        nobody, trainer, seen = SimpleNamespace(log=lambda data, step: None), Trainer(), batch(options.length)
+        without, with_ours = [], []
+        for _ in range(options.repeat):
+            INBOX.listening = False
+            without.append(step_ms(trainer, nobody, seen))
+            INBOX.listening = True
+            with_ours.append(step_ms(trainer, made, seen))
+            made.logger["akka_otel"]._telemetry.flush(60)  # a real step leaves the exporter more than the time for it
+        added = statistics.median(with_ours) - statistics.median(without)
+        translated = translation_ms(trainer, made.logger["akka_otel"], seen, options.repeat)
+        made.finish()
+    assert not guard.failures, guard.failures
+    print(f"{ROLLOUTS} rollouts x {len(TERMS)} terms, completions of up to {options.length} tokens")
+    print(f"verl's own figures of the batch: {statistics.median(without):.1f} ms")
+    print(f"added by akka_otel:              {added:.1f} ms (target {TARGET_MS:g})")
+    print(f"on the exporter's thread:        {translated:.1f} ms")
+    return added > TARGET_MS
+
+
+if __name__ == "__main__":
+    sys.exit(main())
