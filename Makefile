@@ -47,9 +47,16 @@ generate: $(TRL)  ## Write names and reference anew from registry/
 bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.step_cost
 	.venv-bench/bin/python -m benchmarks.footprint
+	.venv-bench/bin/python -m benchmarks.gpu_cost
+	.venv-bench/bin/python -m benchmarks.flops_error
 
 clean:
 	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-bench .vllm-site
+
+# Variables, because a comma in an argument of `call` would end the argument.
+WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
+WITH_VERL = -e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu
+WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
 install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
 
@@ -63,13 +70,13 @@ define environment
 endef
 
 $(TRL): pyproject.toml constraints/trl.txt
-	$(call environment,.venv-trl,trl.txt,-e '.[trl,grpc,prometheus,dev]')
+	$(call environment,.venv-trl,trl.txt,$(WITH_TRL))
 
 $(OLDEST): pyproject.toml constraints/trl-oldest.txt
-	$(call environment,.venv-trl-oldest,trl-oldest.txt,-e '.[trl,grpc,prometheus,dev]')
+	$(call environment,.venv-trl-oldest,trl-oldest.txt,$(WITH_TRL))
 
 $(VERL): pyproject.toml constraints/verl.txt examples/verl_cpu/pyproject.toml
-	$(call environment,.venv-verl,verl.txt,-e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu)
+	$(call environment,.venv-verl,verl.txt,$(WITH_VERL))
 
 $(BENCH): pyproject.toml constraints/trl.txt benchmarks/requirements.txt
-	$(call environment,.venv-bench,trl.txt,-e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt)
+	$(call environment,.venv-bench,trl.txt,$(WITH_PEERS))

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, claim, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Wraps, find_trainer
-from akka_otel_callbacks.trl.efficiency import efficiency
+from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
 from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, Known, Loop, kind_of
 from akka_otel_callbacks.trl.rl import RLLoop
 from akka_otel_callbacks.trl.settings import engine_attributes
@@ -83,6 +83,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         self._loop: Loop | None = None
         self._step_wraps = Wraps()
         self._wraps_train = False
+        self._counted: tuple[Callable[[], Trainer | None], Efficiency | None] | None = None
 
     def attach(self, trainer: Trainer) -> AkkaTelemetryCallback:
         """Names the trainer, for the rare case that the callback cannot find it by itself. Returns the callback."""
@@ -97,6 +98,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             # An exception or Ctrl-C ends a training without an event; only its own frame sees every end.
             Wraps().around(trainer, "train", self._train)
             self._wraps_train = True
+            if state.is_world_process_zero:
+                self._count(trainer, args)  # FSDP has not hidden the model's shapes yet
 
     @guarded
     def on_train_begin(
@@ -249,7 +252,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             state,
             wraps=self._step_wraps,
             emit=telemetry.capture,
-            efficiency=guarded(efficiency)(trainer, args, self._peak_flops) if kind is not None else None,
+            efficiency=self._count(trainer, args),
         )
         if kind is None:
             logger.info(
@@ -262,6 +265,13 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
                 _trl_version(),
                 ", ".join(self._loop.missing),
             )
+
+    def _count(self, trainer: Trainer | None, args: TrainingArguments) -> Efficiency | None:
+        """The trainer's efficiency, counted once."""
+        if self._counted is None or self._counted[0]() is not trainer:
+            found = guarded(efficiency)(trainer, args, self._peak_flops) if kind_of(trainer) is not None else None
+            self._counted = weakref.ref(trainer) if trainer is not None else lambda: None, found
+        return self._counted[1]
 
     def _evaluated(self, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
         """One evaluation, within a training or on its own."""
