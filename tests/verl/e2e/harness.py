@@ -143,6 +143,7 @@ def trained(case: Case, directory: Path) -> Iterator[Run]:
                 extra=[*case.extra, *extra],
                 environ=environ,
                 output=output,
+                timeout_s=900,
             )
         yield Run(case, directory, status, sink)
 
