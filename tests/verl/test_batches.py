@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -224,6 +226,28 @@ def test_a_queue_without_the_field_leaves_groups_and_lengths(trainer_base: Any, 
     assert step.reward_term == {"total": pytest.approx(2.5 / 3)}
     assert guard.failures.total() == 1
     guard.failures.clear()
+
+
+def test_a_queue_that_does_not_answer_holds_the_trainer_for_a_bounded_time(
+    trainer_base: Any, metric_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(batches, "FETCH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(trainer_base.tq, "kv_batch_get", lambda **_: release.wait(20) and {"extra_fields": []})
+    start = time.monotonic()
+    compute(trainer_base, metric_utils)
+    assert time.monotonic() - start < 10
+    step = figures(INBOX.take(None))
+    assert (step.rollouts, step.tool_calls) == (3, None)
+    release.set()
+
+
+def test_the_fetch_runs_beside_verls_own_figures(trainer_base: Any, metric_utils: ModuleType) -> None:
+    threads: list[str] = []
+    get = trainer_base.tq.kv_batch_get
+    trainer_base.tq.kv_batch_get = lambda **asked: threads.append(threading.current_thread().name) or get(**asked)
+    compute(trainer_base, metric_utils)
+    assert threads == ["akka-otel-fetch"]
 
 
 def test_without_a_listener_no_fetch(trainer_base: Any, metric_utils: ModuleType) -> None:

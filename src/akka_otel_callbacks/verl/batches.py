@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -12,6 +13,8 @@ from akka_otel_callbacks.verl.importhook import wrap
 from akka_otel_callbacks.verl.rollouts import Rollouts, columns
 from akka_otel_callbacks.verl.tools import TALLY
 
+FETCH_TIMEOUT_S = 2.0
+
 
 class Inbox:
     """Rollouts that no log call has taken yet. It takes some only while a run listens."""
@@ -20,6 +23,8 @@ class Inbox:
         self.listening = False
         self.described = Rollouts()
         """What is known beside the batch that verl is about to compute its figures of."""
+        self.fetch: Fetch | None = None
+        """What brings the rest of it."""
         self._kept: list[Rollouts] = []
 
     def keep(self, rollouts: Rollouts) -> None:
@@ -37,6 +42,29 @@ class Inbox:
             (later if is_later else early).append(kept)
         self._kept = later
         return early
+
+
+class Fetch(threading.Thread):
+    """The one fetch of a step: what the TransferQueue holds of rollouts beside tensors. It runs while verl computes
+    its figures of the batch, which takes longer, and ends before verl clears the batch."""
+
+    def __init__(self, queue: Any, keys: list[str], partition_id: str) -> None:
+        super().__init__(name="akka-otel-fetch", daemon=True)
+        self._queue, self._keys, self._partition_id = queue, keys, partition_id
+        self._extras: list[Mapping[str, Any]] | None = None
+
+    @guarded
+    def run(self) -> None:
+        fetched = self._queue.kv_batch_get(
+            keys=self._keys, partition_id=self._partition_id, select_fields=["extra_fields"]
+        )
+        self._extras = [getattr(extra, "data", extra) for extra in fetched["extra_fields"]]
+
+    def extras(self) -> list[Mapping[str, Any]] | None:
+        """An object per key; None where they could not be had in time."""
+        if self.ident is not None:  # it was started
+            self.join(FETCH_TIMEOUT_S)
+        return self._extras
 
 
 INBOX = Inbox()
@@ -62,6 +90,8 @@ def install_separation(ray_trainer: ModuleType) -> None:
 
 def _keeping(compute: Callable[..., Any]) -> Callable[..., Any]:
     def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
+        if INBOX.listening:
+            _start_fetch()
         metrics = compute(*args, **kwargs)
         if INBOX.listening:
             _keep(args[0] if args else kwargs.get("batch"))
@@ -80,14 +110,25 @@ def _describing(
         try:
             return compute(self, batch, *args, **kwargs)
         finally:
-            INBOX.described = Rollouts()
+            INBOX.described, INBOX.fetch = Rollouts(), None
 
     return wrapped
 
 
 @guarded
+def _start_fetch() -> None:
+    if INBOX.fetch is not None:
+        INBOX.fetch.start()
+
+
+@guarded
 def _keep(batch: Any) -> None:
-    INBOX.keep(_seen(batch, INBOX.described))
+    described = INBOX.described
+    extras = INBOX.fetch.extras() if INBOX.fetch is not None else None
+    if extras is not None:
+        described.terms = columns([extra.get("reward_extra_info") or {} for extra in extras])
+        described.tools = [extra.get(TALLY) for extra in extras]
+    INBOX.keep(_seen(batch, described))
 
 
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
@@ -125,7 +166,7 @@ def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollout
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
     if keys:
-        _fetch_extras(described, keys, batch.partition_id, trainer_base.tq)
+        INBOX.fetch = Fetch(trainer_base.tq, keys, batch.partition_id)
     return described
 
 
@@ -134,15 +175,6 @@ def _last_of_session(keys: Sequence[str]) -> list[bool]:
     for session, _, index in (key.rpartition("_") for key in keys):
         last[session] = max(last.get(session, 0), int(index))
     return [last[session] == int(index) for session, _, index in (key.rpartition("_") for key in keys)]
-
-
-@guarded
-def _fetch_extras(described: Rollouts, keys: list[str], partition_id: str, queue: Any) -> None:
-    """The one fetch of a step: small objects, no tensor."""
-    fetched = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-    extras: list[Mapping[str, Any]] = [getattr(extra, "data", extra) for extra in fetched["extra_fields"]]
-    described.terms = columns([extra.get("reward_extra_info") or {} for extra in extras])
-    described.tools = [extra.get(TALLY) for extra in extras]
 
 
 @guarded
