@@ -45,6 +45,7 @@ def variant(name: str, since: str | None = None, kind: str = "GRPO", **settings:
         variant("loss-cispo", since="0.26", loss_type="cispo", epsilon_high=5.0),
         variant("loss-sapo", since="0.26", loss_type="sapo"),
         variant("gspo", loss_type="grpo", importance_sampling_level="sequence"),
+        variant("tokens-counted-by-transformers-too", include_num_input_tokens_seen="all"),
         variant("unscaled", scale_rewards="none"),
         variant("rloo", kind="RLOO"),
         variant("rloo-kl", kind="RLOO", beta=0.1, num_iterations=2),

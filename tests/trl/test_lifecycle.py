@@ -118,6 +118,17 @@ def test_evaluation_alone(tiny_model: str) -> None:
     assert evaluation.parent_span_id == job.span_id
 
 
+def test_evaluation_before_a_training(tiny_model: str) -> None:
+    def evaluate_and_train(trainer: Trainer) -> None:
+        trainer.evaluate()
+        trainer.train()
+
+    run = exported_run(lambda callbacks: sft(tiny_model, callbacks, max_steps=2), evaluate_and_train)
+    assert [run.shown(names.SFT_EVAL_LOSS, step) for step in run.steps] == [evaluation_at(run, 0)["loss"]] * 2
+    assert [run.shown(names.SFT_STEP_COUNT, step) for step in run.steps] == [1, 2]
+    assert [span.name for span in run.sink.spans()].count(names.SPAN_JOB.name) == 1
+
+
 def test_evaluation_after_a_training(tiny_model: str) -> None:
     def train_and_evaluate(trainer: Trainer) -> None:
         trainer.train()
