@@ -1,0 +1,134 @@
+"""Telemetry in memory, for the tests of a program that trains.
+
+with telemetry_in_memory() as telemetry:
+    callback = AkkaTelemetryCallback(meter_provider=telemetry.meter_provider)
+    GRPOTrainer(..., callbacks=[callback]).train()
+
+assert telemetry.latest("akka.optimize.training.rl.step.reward") > 0.5
+assert telemetry.latest("akka.optimize.training.rl.step.count") == 10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    ExponentialHistogramDataPoint,
+    HistogramDataPoint,
+    MetricReader,
+    MetricsData,
+    NumberDataPoint,
+)
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from akka_otel_callbacks.common.instruments import views
+
+DataPoint: TypeAlias = NumberDataPoint | HistogramDataPoint | ExponentialHistogramDataPoint
+Histogram: TypeAlias = HistogramDataPoint | ExponentialHistogramDataPoint
+
+
+class TelemetryInMemory:
+    """What was exported so far, the newest of each series. A training exports when it ends; within the `with` block
+    each look exports, too.
+
+    Attributes:
+        meter_provider: for `meter_provider=`.
+        tracer_provider: for `tracer_provider=`.
+    """
+
+    def __init__(self) -> None:
+        self._reader = _Reader()
+        self._spans = InMemorySpanExporter()
+        self.meter_provider = MeterProvider([self._reader], views=views(exponential=True), shutdown_on_exit=False)
+        self.tracer_provider = TracerProvider(shutdown_on_exit=False)
+        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._spans))
+
+    def latest(self, metric: str, attributes: Mapping[str, Any] | None = None) -> float:
+        """The newest value of a gauge or counter.
+
+        Args:
+            metric: the full name.
+            attributes: attributes that the series has; as many as tell it from the metric's others.
+
+        Raises:
+            LookupError: no series or several are that. It says which there are.
+            TypeError: the metric is a histogram.
+        """
+        point = self._point(metric, attributes or {})
+        if not isinstance(point, NumberDataPoint):
+            raise TypeError(f"{metric} is a histogram: use histogram()")
+        return point.value
+
+    def histogram(self, metric: str, attributes: Mapping[str, Any] | None = None) -> Histogram:
+        """The newest state of a histogram, as the SDK's data point with `count`, `sum`, `min`, `max` and buckets.
+
+        Args:
+            metric: as of `latest`.
+            attributes: as of `latest`.
+
+        Raises:
+            LookupError: as of `latest`.
+            TypeError: the metric is no histogram.
+        """
+        point = self._point(metric, attributes or {})
+        if isinstance(point, NumberDataPoint):
+            raise TypeError(f"{metric} is no histogram: use latest()")
+        return point
+
+    def names(self) -> set[str]:
+        """The metrics that were exported so far."""
+        self._reader.look()
+        return {name for name, _ in self._reader.points}
+
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """The finished spans, in the order of their ends."""
+        return self._spans.get_finished_spans()
+
+    def _point(self, metric: str, attributes: Mapping[str, Any]) -> DataPoint:
+        self._reader.look()
+        series = [point for (name, _), point in self._reader.points.items() if name == metric]
+        found = [point for point in series if attributes.items() <= dict(point.attributes or {}).items()]
+        if len(found) == 1:
+            return found[0]
+        there = [dict(point.attributes or {}) for point in series] or sorted(self.names())
+        raise LookupError(f"{len(found) or 'no'} series of {metric} with {dict(attributes)}; there are {there}")
+
+
+class _Reader(MetricReader):
+    """Keeps the newest point of each series, also of one that has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: dict[tuple[str, frozenset[tuple[str, Any]]], DataPoint] = {}
+        self._open = True
+
+    def look(self) -> None:
+        if self._open:
+            self.collect()
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._open = False
+
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
+        for resource in metrics_data.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        self.points[metric.name, frozenset((point.attributes or {}).items())] = point
+
+
+@contextmanager
+def telemetry_in_memory() -> Iterator[TelemetryInMemory]:
+    """Providers that keep what they get. After the block what they have stays readable, and nothing comes to it."""
+    telemetry = TelemetryInMemory()
+    try:
+        yield telemetry
+        telemetry.names()
+    finally:
+        telemetry.meter_provider.shutdown()
+        telemetry.tracer_provider.shutdown()
