@@ -31,6 +31,8 @@ COMPLETION_IDS_ARGUMENT = 3  # of `_calculate_rewards(inputs, prompts, completio
 class Generated:
     """What the generations of one step left: times, own tokens of each completion, scores as TRL's tensors."""
 
+    timed: bool = True
+    """Whether generation can be told from the update: TRL before 0.24 has no method for it."""
     generation_s: float | None = None
     reward_s: float | None = None
     lengths: list[int] = field(default_factory=list)
@@ -84,7 +86,7 @@ class RLLoop(Loop):
 
     def begin_step(self) -> None:
         super().begin_step()
-        self._generated, self._positions = Generated(), Positions()
+        self._generated, self._positions = Generated(timed=self._own_lengths), Positions()
 
     def _captured(self, state: TrainerState) -> RLCapture:
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
@@ -156,7 +158,7 @@ def _is_mask(mask: Any, completions: Sequence[Any]) -> bool:
 def phases(duration_s: float | None, generated: Generated) -> dict[str, float | None]:
     """Generation, scoring, and the update: the step less the two. What did not happen in this step has no time."""
     update_s = None
-    if duration_s is not None:
+    if duration_s is not None and generated.timed:
         update_s = duration_s - (generated.generation_s or 0.0) - (generated.reward_s or 0.0)
     return {Phase.GEN: generated.generation_s, Phase.REWARD: generated.reward_s, Phase.UPDATE_ACTOR: update_s}
 
