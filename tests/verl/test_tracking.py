@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -204,6 +205,70 @@ def test_a_verl_without_finish_ends_with_the_object(sink: OtlpSink, monkeypatch:
     made.log({"training/global_step": 1}, 1)
     del made
     assert sink.latest(names.RL_STEP_COUNT).value == 1
+
+
+class OldTrainer:
+    """A trainer that makes its `Tracking` in `fit` and never finishes it."""
+
+    error: Exception | None = None
+
+    def fit(self) -> str:
+        self.logger = make()
+        self.logger.log(data={"training/global_step": 1}, step=1)
+        if self.error is not None:
+            raise self.error
+        return "fitted"
+
+
+class AsyncTrainer(OldTrainer):
+    async def fit(self) -> str:  # type: ignore[override]
+        return OldTrainer.fit(self)
+
+
+@pytest.fixture
+def trainers() -> SimpleNamespace:
+    """A module of verl with both kinds of trainer, hooked."""
+    module = SimpleNamespace(
+        RayPPOTrainer=type("RayPPOTrainer", (OldTrainer,), {"fit": OldTrainer.fit}),
+        OneStepOffRayTrainer=type("OneStepOffRayTrainer", (OldTrainer,), {"fit": AsyncTrainer.fit}),
+    )
+    tracking.install_fit(module)  # type: ignore[arg-type]
+    return module
+
+
+def test_the_end_of_fit_is_the_end_of_the_run(sink: OtlpSink, trainers: SimpleNamespace) -> None:
+    """Where Ray kills the process next, there is no other end."""
+    assert trainers.RayPPOTrainer().fit() == "fitted"
+    assert sink.latest(names.RL_STEP_COUNT).value == 1
+    assert [span.status for span in sink.spans() if span.name == names.SPAN_JOB.name] == [0]
+
+
+def test_the_end_of_a_coroutine_is_one_too(sink: OtlpSink, trainers: SimpleNamespace) -> None:
+    assert fitted(trainers.OneStepOffRayTrainer()) == "fitted"
+    assert sink.latest(names.RL_STEP_COUNT).value == 1
+
+
+def fitted(trainer: Any) -> Any:
+    result = trainer.fit()
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+
+def test_a_fit_that_fails_says_so_and_still_raises(sink: OtlpSink, trainers: SimpleNamespace) -> None:
+    for trainer in (trainers.RayPPOTrainer(), trainers.OneStepOffRayTrainer()):
+        trainer.error = ConnectionError("a node is gone")
+        with pytest.raises(ConnectionError, match="a node is gone"):
+            fitted(trainer)
+    assert [span.status for span in sink.spans() if span.name == names.SPAN_JOB.name] == [2, 2]
+
+
+def test_a_fit_without_our_backend_ends_as_ever(sink: OtlpSink, trainers: SimpleNamespace) -> None:
+    class Bare(trainers.RayPPOTrainer):  # type: ignore[misc, name-defined]
+        def fit(self) -> int:
+            return 5
+
+    tracking.install_fit(SimpleNamespace(RayPPOTrainer=Bare))  # type: ignore[arg-type]
+    assert Bare().fit() == 5
+    assert not guard.failures
 
 
 def test_an_actor_that_will_be_killed_exports_after_each_step(sink: OtlpSink) -> None:

@@ -28,12 +28,15 @@ class Hook(NamedTuple):
     gives: str
 
 
+LAST = "the last figures of the v0 trainers on a Ray cluster"
 ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated share, rollout histograms"
 HOOKS = (
     Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
     Hook("ray", "environment:install", "identity and OTEL_* variables in the workers"),
     Hook("verl.single_controller.base.worker", "worker:install", "placement of the workers"),
     Hook("verl.single_controller.ray.base", "worker:install_groups", "the last interval of the workers' figures"),
+    Hook("verl.trainer.ppo.ray_trainer", "tracking:install_fit", LAST),
+    Hook("verl.experimental.one_step_off_policy.ray_trainer", "tracking:install_fit", LAST),
     Hook("verl.trainer.ppo.metric_utils", "batches:install", ROLLOUTS),
     Hook("verl.trainer.ppo.v1.trainer_base", "batches:install_v1", "reward terms and groups of the v1 trainers"),
     Hook("verl.trainer.main_ppo_sync", "batches:install_v1", "reward terms and groups of main_ppo_sync"),

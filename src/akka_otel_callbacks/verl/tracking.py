@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,8 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.environment import LOGGER
 from akka_otel_callbacks.verl.importhook import wrap
+
+TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer")
 
 
 def install(tracking: ModuleType) -> None:
@@ -22,6 +25,14 @@ def install(tracking: ModuleType) -> None:
         target.supported_backend = [*target.supported_backend, LOGGER]
     wrap(target, "__init__", _opening)
     wrap(target, "finish" if hasattr(target, "finish") else "__del__", _closing)
+
+
+def install_fit(ray_trainer: ModuleType) -> None:
+    """The trainers before v1 never finish their `Tracking`, and where the cluster was there before the run, Ray kills
+    their process when the driver goes: no `__del__`, no exit handler. The end of `fit` is the end of the run."""
+    for name in TRAINERS:
+        if hasattr(ray_trainer, name):
+            wrap(getattr(ray_trainer, name), "fit", _ending)
 
 
 def _opening(init: Callable[..., None]) -> Callable[..., None]:
@@ -51,8 +62,37 @@ def _closing(finish: Callable[..., None]) -> Callable[..., None]:
         try:
             finish(self, *args, **kwargs)
         finally:
-            backend = getattr(self, "logger", {}).get(LOGGER)
-            if backend is not None:
-                backend.finish(error)
+            _close(self, error)
 
     return wrapped
+
+
+def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
+    async def ended_later(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _closed_after(self):
+            return await fit(self, *args, **kwargs)
+
+    def ended(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _closed_after(self):
+            return fit(self, *args, **kwargs)
+
+    return ended_later if inspect.iscoroutinefunction(fit) else ended
+
+
+@contextmanager
+def _closed_after(trainer: Any) -> Iterator[None]:
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        _close(getattr(trainer, "logger", None), error)
+
+
+@guarded
+def _close(tracking: Any, error: BaseException | None) -> None:
+    backend = getattr(tracking, "logger", {}).get(LOGGER)
+    if backend is not None:
+        backend.finish(error)
