@@ -27,8 +27,8 @@ lint: $(TRL)  ## Style, types, and generated files that are up to date
 test-trl: $(TRL)
 	.venv-trl/bin/python -m pytest -q
 
-test-trl-oldest: $(OLDEST)  ## The trainings and the core on the oldest TRL that is supported in full
-	.venv-trl-oldest/bin/python -m pytest -q tests/trl tests/common
+test-trl-oldest: $(OLDEST)  ## The same trainings on the oldest TRL that is supported in full
+	.venv-trl-oldest/bin/python -m pytest -q tests/trl
 
 test-verl: $(VERL)  ## Real verl trainings on the CPU
 	.venv-verl/bin/python -m pytest -q tests/verl

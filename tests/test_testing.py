@@ -11,8 +11,9 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.step import RLStep, SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.testing import TelemetryInMemory, telemetry_in_memory
+from akka_otel_callbacks.testing import FakeGpu, FakeNvml, TelemetryInMemory, fake_gpus, telemetry_in_memory
 from tests.common.reports import Report
+from tests.support.otlp_sink import wait_until
 
 REWARD, TERM, COUNT = names.RL_STEP_REWARD.name, names.RL_STEP_REWARD_TERM.name, names.RL_STEP_COUNT.name
 LENGTH = names.RL_ROLLOUT_COMPLETION_LENGTH.name
@@ -108,3 +109,20 @@ def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
     assert memory.latest(names.SFT_STEP_COUNT.name) == 2
     assert memory.latest(names.SFT_STEP_LOSS.name) == pytest.approx(trainer.state.log_history[1]["loss"], rel=1e-4)
     assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_fake_gpus_are_sampled_and_fail_on_request() -> None:
+    gpu = FakeGpu(power_mw=300_000)
+    nvml = FakeNvml(gpu)
+    gpus = fake_gpus(nvml)
+    gpus.start()
+    try:
+        wait_until(lambda: gpus.points(names.HW_POWER))
+        ((watts, attributes),) = gpus.points(names.HW_POWER)
+        assert (watts, attributes[names.ATTR_HW_ID.name]) == (300.0, gpu.uuid)
+        wait_until(lambda: gpus.points(names.GPU_XID_ERRORS))
+        nvml.xid(79)
+        wait_until(lambda: gpus.points(names.GPU_XID_LAST))
+        assert [code for code, _ in gpus.points(names.GPU_XID_LAST)] == [79]
+    finally:
+        gpus.stop()

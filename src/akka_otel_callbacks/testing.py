@@ -6,6 +6,8 @@ with telemetry_in_memory() as telemetry:
 
 assert telemetry.latest("akka.optimize.training.rl.step.reward") > 0.5
 assert telemetry.latest("akka.optimize.training.rl.step.count") == 10
+
+GPUs that are not there: `AkkaTelemetryCallback(gpus=fake_gpus(FakeNvml(FakeGpu(power_mw=300_000))))`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
+from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.instruments import views
+
+__all__ = ["FakeGpu", "FakeNvml", "TelemetryInMemory", "fake_gpus", "telemetry_in_memory"]
 
 DataPoint: TypeAlias = NumberDataPoint | HistogramDataPoint | ExponentialHistogramDataPoint
 Histogram: TypeAlias = HistogramDataPoint | ExponentialHistogramDataPoint
@@ -132,3 +138,14 @@ def telemetry_in_memory() -> Iterator[TelemetryInMemory]:
     finally:
         telemetry.meter_provider.shutdown()
         telemetry.tracer_provider.shutdown()
+
+
+def fake_gpus(nvml: FakeNvml, interval_s: float = 0.05) -> GpuHealth:
+    """Scripted GPUs for `AkkaTelemetryCallback(gpus=…)`. Change their attributes, or report a fault with `nvml.xid`,
+    while the training runs; `stop()` them at the end.
+
+    Args:
+        nvml: the GPUs, and which of them the process holds.
+        interval_s: seconds between two samples.
+    """
+    return GpuHealth(nvml.claim, backend=nvml, interval_s=interval_s)
