@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from akka_otel_callbacks.common import metric as typed
+from akka_otel_callbacks.common import names
 from tools import generate
 from tools.model import Enumeration, constant
 from tools.reference import anchor
 from tools.registry import load
-
-from akka_otel_callbacks.common import metric as typed
-from akka_otel_callbacks.common import names
 
 REGISTRY = load(generate.ROOT / "registry")
 REFERENCE = (generate.ROOT / generate.REFERENCE).read_text(encoding="utf-8")

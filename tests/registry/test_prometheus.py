@@ -10,10 +10,10 @@ from opentelemetry.metrics import Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tools.prometheus import prometheus_label, prometheus_name
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.metric import Kind, Metric
+from tools.prometheus import prometheus_label, prometheus_name
 
 
 def record(meter: Meter, metric: Metric) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tools.registry import UNIT, RegistryError, load
 
 Group = dict[str, Any]

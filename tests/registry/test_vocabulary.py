@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, hw_attributes
 from opentelemetry.semconv._incubating.metrics import hw_metrics
-from tools.generate import NAMES, ROOT
-from tools.model import PREFIX
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.metric import Attribute, Kind, Metric
+from tools.generate import NAMES, ROOT
+from tools.model import PREFIX
 
 SOURCE = ROOT / "src"
 HARDWARE = [metric for metric in names.METRICS if metric.name.startswith("hw.")]
