@@ -213,8 +213,8 @@ class OldTrainer:
     error: Exception | None = None
 
     def fit(self) -> str:
-        self.logger = make()
-        self.logger.log(data={"training/global_step": 1}, step=1)
+        logger = self.kept = make()  # verl's v0 keeps it in a variable only
+        logger.log(data={"training/global_step": 1}, step=1)
         if self.error is not None:
             raise self.error
         return "fitted"

@@ -7,13 +7,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.environment import LOGGER
 from akka_otel_callbacks.verl.importhook import wrap
 
+if TYPE_CHECKING:
+    from akka_otel_callbacks.verl.backend import Backend
+
+_open_ones: list[Backend] = []
 TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer")
 
 
@@ -53,6 +57,7 @@ def _open(tracking: Any, arguments: Mapping[str, Any]) -> None:
 
         plugin.warn_of_failed()
         tracking.logger[LOGGER] = Backend(arguments.get("config"))
+        _open_ones.append(tracking.logger[LOGGER])
 
 
 def _closing(finish: Callable[..., None]) -> Callable[..., None]:
@@ -62,25 +67,26 @@ def _closing(finish: Callable[..., None]) -> Callable[..., None]:
         try:
             finish(self, *args, **kwargs)
         finally:
-            _close(self, error)
+            _close(getattr(self, "logger", {}).get(LOGGER), error)
 
     return wrapped
 
 
 def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
     async def ended_later(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _closed_after(self):
+        with _closed_after():
             return await fit(self, *args, **kwargs)
 
     def ended(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _closed_after(self):
+        with _closed_after():
             return fit(self, *args, **kwargs)
 
     return ended_later if inspect.iscoroutinefunction(fit) else ended
 
 
 @contextmanager
-def _closed_after(trainer: Any) -> Iterator[None]:
+def _closed_after() -> Iterator[None]:
+    """Ends what is open in this process: v0's `fit` keeps its `Tracking` to itself."""
     error: BaseException | None = None
     try:
         yield
@@ -88,11 +94,12 @@ def _closed_after(trainer: Any) -> Iterator[None]:
         error = raised
         raise
     finally:
-        _close(getattr(trainer, "logger", None), error)
+        for backend in list(_open_ones):
+            _close(backend, error)
 
 
 @guarded
-def _close(tracking: Any, error: BaseException | None) -> None:
-    backend = getattr(tracking, "logger", {}).get(LOGGER)
+def _close(backend: Backend | None, error: BaseException | None) -> None:
     if backend is not None:
+        _open_ones[:] = [other for other in _open_ones if other is not backend]
         backend.finish(error)
