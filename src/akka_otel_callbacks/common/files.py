@@ -28,7 +28,7 @@ class JsonLines:
     """A file that is opened at the first line, on the thread that writes, and never left with half a line."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()  # a program may change its folder before the first line
         self.failed = 0
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
