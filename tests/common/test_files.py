@@ -146,6 +146,17 @@ def test_nothing_is_touched_before_there_is_something_to_write(start: Start, tmp
     wait_until(lambda: Path("akka-otel/run/metrics.jsonl").exists() and exports(Path("akka-otel/run/metrics.jsonl")))
 
 
+def test_a_program_that_changes_its_folder_finds_the_files_where_they_were_announced(
+    start: Start, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    telemetry = start()
+    (tmp_path / "elsewhere").mkdir()
+    environment.chdir(tmp_path / "elsewhere")
+    report(telemetry, grpo_step(1))
+    telemetry.close()
+    assert sorted(path.name for path in (tmp_path / "akka-otel/run").iterdir()) == ["metrics.jsonl", "traces.jsonl"]
+
+
 def test_quick_steps_are_not_written_one_by_one_but_all_are_in_what_is_written(
     start: Start, environment: pytest.MonkeyPatch
 ) -> None:
