@@ -26,16 +26,13 @@ UPDATES = (
 NEVER_MS = "600000"
 LIMIT = 24
 """Tokens at which the recipe cuts a completion."""
+ONLY_AT_THE_END = {"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS}
 CASES = {
     "v1-cluster": Case(
-        "grpo",
-        workers=2,
-        cluster=True,
-        extra=(*UPDATES, "trainer.test_freq=2"),
-        environ={"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS},
+        "grpo", workers=2, cluster=True, extra=(*UPDATES, "trainer.test_freq=2"), environ=ONLY_AT_THE_END
     ),
     "v1-tools": Case("tools", extra=("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")),
-    "v0": Case("grpo-v0", extra=UPDATES),
+    "v0-cluster": Case("grpo-v0", cluster=True, extra=UPDATES, environ=ONLY_AT_THE_END),
 }
 GAUGES = {
     names.RL_STEP_REWARD: "critic/score/mean",
@@ -187,9 +184,9 @@ def test_truncated_completions_are_those_that_the_server_cut(run: Run) -> None:
 def test_both_sides_of_the_clip_make_up_what_verl_logged(run: Run) -> None:
     high, low = run.value(names.RL_STEP_CLIP_RATIO_HIGH), run.value(names.RL_STEP_CLIP_RATIO_LOW)
     assert high + low == close(run.steps[-1]["actor/pg_clipfrac"])
-    if not has_tools(run):
-        assert 0 < high < 1
-        assert 0 < low < 1
+    if not has_tools(run):  # the later steps of the tiny model may be too small for bfloat16 to clip anything
+        first = run.steps[0]
+        assert 0 < first["actor/pg_clipfrac_high"] < first["actor/pg_clipfrac"] < 1
 
 
 def test_tool_calls_are_the_scripted_ones(run: Run) -> None:
