@@ -33,7 +33,7 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
 from akka_otel_callbacks.common.telemetry import QUEUE_LIMIT, SCOPE, Telemetry
 from tests.common.reports import Broken, Report, grpo_step, values
-from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
+from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, wait_until
 from tests.support.points import Point, points_of
 
 Start = Callable[..., Telemetry]
@@ -489,6 +489,22 @@ def test_a_disabled_sdk_costs_nothing(
     assert telemetry.flush(1)
     telemetry.close()
     assert "no figures are exported: OTEL_SDK_DISABLED is true" in log.text
+
+
+def test_no_secret_of_an_endpoint_is_logged(
+    start: Start, environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    with refusing() as url:
+        secret = url.replace("://", "://user:pa55word@") + "/v1/metrics?api_key=s3cr3tvalue"
+        environment.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", secret)
+        environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        telemetry = start()
+        telemetry.flush(5)
+        telemetry.close()
+    assert "figures go to otlp" in log.text
+    assert "does not take what is sent" in log.text
+    assert "pa55word" not in log.text
+    assert "s3cr3tvalue" not in log.text
 
 
 GARBAGE = ["0", "-1", "1e999", "x" * 300, ",é=%ZZ,"]
