@@ -170,6 +170,7 @@ def check_rl_steps(
     functions = [score.__name__ for score in rewards]
     weights = list(rewards.values())
     assert run.steps, "nothing was exported"
+    check_registered(run)
     scored: dict[str, list[float]] = {name: [] for name in (*(labels or functions), "total")}
     lengths: list[float] = []
     for count, step in enumerate(run.steps, start=1):
@@ -212,6 +213,19 @@ def duration_of(run: Run, metric: Any, step: int) -> float:
     assert run.before.at["end", step] - run.behind.at["begin", step] <= duration * (1 + 1e-9)
     assert duration * (1 - 1e-9) <= run.behind.at["end", step] - run.before.at["begin", step]
     return duration
+
+
+def check_registered(run: Run) -> None:
+    """Whatever was exported is in the registry, with its unit, its kind and no other attributes than there."""
+    registered = {metric.name: metric for metric in names.JOB_METRICS}
+    kinds = {"gauge": "gauge", "sum": "counter", "histogram": "histogram", "exponential_histogram": "histogram"}
+    for point in run.sink.metrics():
+        metric = registered[point.name]
+        assert (point.unit, point.description) == (metric.unit, metric.description), point.name
+        assert kinds[point.kind] == metric.kind.value, point.name
+        assert (point.kind == "exponential_histogram") == metric.exponential, point.name
+        assert set(point.attributes) <= {attribute.name for attribute in metric.attributes}, point.name
+        assert point.kind != "sum" or (point.monotonic and point.cumulative), point.name
 
 
 def check_reward_histogram(run: Run, step: int, name: str, values: Sequence[float]) -> None:
@@ -297,6 +311,7 @@ def check_sft_steps(
         total_rows: of the training set; None where they cannot be counted.
     """
     assert run.steps, "nothing was exported"
+    check_registered(run)
     evaluation: dict[str, float] = {}
     saved = False
     for count, step in enumerate(run.steps, start=1):

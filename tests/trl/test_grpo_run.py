@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ def variant(name: str, since: str | None = None, kind: str = "GRPO", **settings:
         variant("loss-sapo", since="0.26", loss_type="sapo"),
         variant("gspo", loss_type="grpo", importance_sampling_level="sequence"),
         variant("tokens-counted-by-transformers-too", include_num_input_tokens_seen="all"),
+        variant("truncated-ones-masked", mask_truncated_completions=True),
         variant("unscaled", scale_rewards="none"),
         variant("rloo", kind="RLOO"),
         variant("rloo-kl", kind="RLOO", beta=0.1, num_iterations=2),
@@ -123,6 +125,17 @@ def test_figures_do_not_depend_on_what_is_logged(
     ), "a log row or an evaluation changed the figures of a step"
 
 
+def test_rollouts_of_an_evaluation_within_a_step_are_not_of_the_step(tiny_model: str, tokenizer: Any) -> None:
+    class EvaluatesAmidst(TrainerCallback):
+        def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            book.trainer.evaluate()
+
+    book = Book()
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, [*callbacks, EvaluatesAmidst()], book=book))
+    assert any(not scoring.training for scoring in book.scorings)
+    expected.check_rl_steps(run, book, REWARDS, tokenizer)
+
+
 # -- reward functions of every kind
 
 
@@ -150,6 +163,35 @@ def test_terms_keep_apart_whatever_their_functions_are_called(tiny_model: str, t
     run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, book=book, rewards=rewards, max_steps=3))
     labels = ["letters", "twice", "twice#2", "total#2", "<lambda>", "never", "a/mean b\u00e9"]
     expected.check_rl_steps(run, book, rewards, tokenizer, labels=labels)
+
+
+def test_functions_without_a_weight_weigh_one(tiny_model: str, tokenizer: Any) -> None:
+    book, rewards = Book(), dict.fromkeys(REWARDS, 1.0)
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO", tiny_model, callbacks, book=book, rewards=rewards, reward_weights=None, max_steps=2
+        )
+    )
+    expected.check_rl_steps(run, book, rewards, tokenizer)
+
+
+def test_a_model_that_scores_is_a_term_by_its_name(tiny_model: str) -> None:
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO",
+            tiny_model,
+            callbacks,
+            trainer={"reward_funcs": [tiny_model], "reward_processing_classes": [tiny.tokenizer()]},
+            reward_weights=[0.5],
+            max_steps=2,
+        )
+    )
+    name = Path(tiny_model).name
+    for step in run.steps:
+        row = run.row(step)
+        term = 0.5 * row[f"rewards/{name}/mean"]
+        assert run.figures(step)[names.RL_STEP_REWARD_TERM.name] == pytest.approx({name: term, "total": term}, rel=1e-5)
+        assert run.shown(names.RL_STEP_ROLLOUTS, step) == 8
 
 
 def test_rollouts_that_nothing_scored_are_left_out(tiny_model: str, tokenizer: Any) -> None:
