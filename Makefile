@@ -16,7 +16,9 @@ BENCH = .venv-bench/ready
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
-test: lint test-trl test-trl-oldest test-verl  ## Everything that CI runs
+test:  ## Everything that CI runs; the environments are made side by side, since they wait for downloads
+	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL)
+	$(MAKE) lint test-trl test-trl-oldest test-verl
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
