@@ -60,7 +60,7 @@ WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
 WITH_VERL = -e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu
 WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
-install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
+install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(2)
 
 # $(1) environment, $(2) constraints, $(3) what to install. It is ready only when everything was installed.
 # torch comes first, alone and pinned: an open range would fetch a CUDA build of several gigabytes.
