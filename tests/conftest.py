@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -10,3 +13,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 for _name in [*os.environ]:
     if _name.startswith(("OTEL_", "AKKA_")) or _name in ("TRACEPARENT", "TRACESTATE"):
         del os.environ[_name]
+
+
+@pytest.fixture(autouse=True)
+def _leaves_the_environment_as_it_was() -> Iterator[None]:
+    """A command that runs within a test may set variables for its process."""
+    before = dict(os.environ)
+    yield
+    for name in [*os.environ]:
+        if name not in before:
+            del os.environ[name]
+    os.environ.update(before)
