@@ -11,7 +11,7 @@ OLDEST = .venv-trl-oldest/ready
 VERL = .venv-verl/ready
 BENCH = .venv-bench/ready
 
-.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-all test-vllm generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-e2e test-vllm generate bench clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
@@ -32,11 +32,11 @@ test-trl: $(TRL)
 test-trl-oldest: $(OLDEST)  ## The same trainings on the oldest TRL that is supported in full
 	.venv-trl-oldest/bin/python -m pytest -q tests/trl
 
-test-verl: $(VERL)  ## Real verl trainings on the CPU
-	.venv-verl/bin/python -m pytest -q tests/verl
+test-verl: $(VERL)  ## The verl backend on verl's own classes and on recorded log calls
+	.venv-verl/bin/python -m pytest -q tests/verl --ignore=tests/verl/e2e
 
-test-verl-all: $(VERL)  ## The same with the trainers that CI leaves out for time
-	VERL_E2E=all .venv-verl/bin/python -m pytest -q tests/verl
+test-verl-e2e: $(VERL)  ## Real verl trainings on the CPU; about a minute each. VERL_E2E=all adds further trainers
+	.venv-verl/bin/python -m pytest -q tests/verl/e2e
 
 test-vllm: $(VERL)  ## vLLM's own classes on Ray's endpoint; the wheel takes 700 MB
 	$(call install,.venv-verl,--no-deps --target .vllm-site vllm==0.24.0 cbor2 openai_harmony openai pybase64 uvloop \
