@@ -18,8 +18,9 @@ import statistics
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,6 @@ SETTLE_S = 0.05
 TARGET_STEP_US, TARGET_TRANSLATION_MS = 60.0, 3.0
 TARGET_SHARE_OF_TENSORBOARD, TARGET_SHARE_OF_GAUGES = 1 / 10, 1 / 2
 OURS, TENSORBOARD, GAUGES = "akka_otel_callbacks", "transformers TensorBoardCallback", "bare OpenTelemetry gauges"
-Logger = Callable[[Path], Any]
 
 
 class RowLogger(TrainerCallback):
@@ -83,9 +83,11 @@ def trackio(folder: Path) -> Iterator[TrainerCallback]:
     os.environ["TRACKIO_DIR"] = str(folder)
     import trackio
 
-    run = trackio.init(project="bench", embed=False)
+    with redirect_stdout(sys.stderr):
+        run = trackio.init(project="bench", embed=False)
     yield RowLogger(lambda row, step: run.log(row, step=step))
-    run.finish()
+    with redirect_stdout(sys.stderr):
+        run.finish()
 
 
 @contextmanager
@@ -229,7 +231,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000, help="steps of each logger")
     parser.add_argument("--seconds", type=float, default=5.0, help="time of each logger, at most")
     options = parser.parse_args()
-    logging.getLogger("akka_otel_callbacks").setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
 
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
