@@ -110,7 +110,7 @@ def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatc
         (telemetry.Telemetry, "start"),
         (telemetry.Telemetry, "capture"),
         (telemetry.Telemetry, "span"),
-        (telemetry.Telemetry, "close"),
+        (telemetry.Telemetry, "_end_job"),
         (recorder.Recorder, "record"),
         (callback.AkkaTelemetryCallback, "_watch"),
     ],
