@@ -143,7 +143,7 @@ def own_lengths(result: Sequence[Any]) -> list[int]:
     completions = result[1]
     mask: Any = result[2] if len(result) > 2 else None
     if _is_mask(mask, completions):
-        return [sum(own) for own in mask]
+        return [own.count(1) for own in mask]
     return [len(ids) for ids in completions]
 
 
