@@ -1,13 +1,15 @@
 """What a step costs the trainer's thread in verl, at 512 rollouts with three reward terms.
 
 `python -m benchmarks.verl_driver` lets verl compute its own figures of a batch (`compute_data_metrics`) and log about
-90 keys, with and without `akka_otel`, in turns in one process. The rollouts' extra fields come from a real
-TransferQueue, which needs Ray. Then the translation of a step on the exporter's thread.
+90 keys, with and without `akka_otel`, in turns in one process. The rollouts' tags come from a real TransferQueue,
+which needs Ray; what they add to the trainer's poll of the queue is measured as well. Then the translation of a step on
+the exporter's thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import statistics
 import sys
@@ -30,8 +32,9 @@ from verl.utils import tracking as verl_tracking
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep
-from akka_otel_callbacks.verl import batches, tracking
+from akka_otel_callbacks.verl import batches, tags, tracking
 from akka_otel_callbacks.verl.batches import INBOX
+from akka_otel_callbacks.verl.environment import RUN_VARIABLE
 
 TARGET_MS = 30.0
 ROLLOUTS, GROUP = 512, 8
@@ -45,35 +48,40 @@ CONFIG = {
 
 @contextmanager
 def transfer_queue() -> Iterator[Any]:
-    """verl's TransferQueue, in Ray actors of its own, with what it holds of a step's rollouts."""
+    """verl's TransferQueue, in Ray actors of its own."""
     import ray
     import transfer_queue as queue
     from omegaconf import OmegaConf
-    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
     config = OmegaConf.load(Path(verl.__file__).parent / "trainer/config/transfer_queue/transfer_queue.yaml")
     config.enable = True
     ray.init(num_cpus=40, include_dashboard=False, object_store_memory=200_000_000, logging_level="ERROR")
     queue.init(config)
-    generator = np.random.default_rng(0)
-    rows = [
-        {
-            "extra_fields": {
-                "global_steps": 1,
-                "min_global_steps": 1,
-                "max_global_steps": 1,
-                "turn_scores": [],
-                "tool_rewards": [],
-                "reward_extra_info": {"score": 1.0, **dict(zip(TERMS, generator.random(3).tolist(), strict=True))},
-            }
-        }
-        for _ in KEYS
-    ]
-    fields = list_of_dict_to_tensordict(rows)
-    queue.kv_batch_put(keys=KEYS, fields=fields, tags=[{"status": "success"} for _ in KEYS], partition_id="train")
     yield queue
     queue.close()
     ray.shutdown()
+
+
+def put(queue: Any, partition_id: str, lengths: list[int]) -> None:
+    """Rollouts with three terms each, as an agent loop puts them."""
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    generator = np.random.default_rng(0)
+    infos = [dict(zip(TERMS, generator.random(3).tolist(), strict=True)) for _ in KEYS]
+    fields = list_of_dict_to_tensordict([{"extra_fields": {"reward_extra_info": info}} for info in infos])
+    steps = {"global_steps": 1, "min_global_steps": 1, "max_global_steps": 1}
+    tags = [{"status": "success", "prompt_len": 8, "response_len": n, "seq_len": 8 + n, **steps} for n in lengths]
+    asyncio.run(queue.async_kv_batch_put(keys=KEYS, fields=fields, tags=tags, partition_id=partition_id))
+
+
+def poll_ms(queue: Any, partition_id: str, repeat: int) -> float:
+    """What the trainer waits for the tags of a step's rollouts, as often as it polls."""
+    taken = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        queue.kv_list(partition_id)
+        taken.append((time.perf_counter() - start) * 1000)
+    return statistics.median(taken)
 
 
 class Trainer:
@@ -85,17 +93,15 @@ class Trainer:
         return metric_utils.compute_data_metrics(batch=data, use_critic=False)
 
 
-def batch(length: int) -> tuple[Any, DataProto]:
+def batch(lengths: torch.Tensor, tags: list[dict[str, Any]]) -> tuple[Any, DataProto]:
     """A batch as the v1 trainers have it: keys and tags, and the tensors that verl fetched by itself."""
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.randint(1, length + 1, (ROLLOUTS,), generator=generator)
+    generator, length = torch.Generator().manual_seed(0), int(lengths.max())
     mask = (torch.arange(length) < lengths[:, None]).long()
     scores = torch.zeros(ROLLOUTS, length)
     scores[torch.arange(ROLLOUTS), lengths - 1] = torch.rand(ROLLOUTS, generator=generator)
     tensors = dict.fromkeys(("token_level_scores", "token_level_rewards", "advantages", "returns"), scores)
     tensors |= {"responses": mask, "response_mask": mask, "prompts": mask[:, :8]}
     tensors |= {"response_length": lengths.float(), "prompt_length": torch.full((ROLLOUTS,), 8.0)}
-    tags = [{"prompt_len": 8, "response_len": int(n)} for n in lengths]
     meta = SimpleNamespace(keys=KEYS, tags=tags, partition_id="train")
     return meta, DataProto(batch=TensorDict(tensors, batch_size=ROLLOUTS))
 
@@ -135,11 +141,21 @@ def main() -> int:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_prestart_worker_first_driver": "0"}
     tracking.install(verl_tracking)
     batches.install(metric_utils)
+    lengths = torch.randint(1, options.length + 1, (ROLLOUTS,), generator=torch.Generator().manual_seed(0))
     with tempfile.TemporaryDirectory() as folder, transfer_queue() as queue:
-        batches.install_v1(SimpleNamespace(PPOTrainer=Trainer, tq=queue))  # type: ignore[arg-type]
+        batches.install_v1(SimpleNamespace(PPOTrainer=Trainer))  # type: ignore[arg-type]
+        put(queue, "without", lengths.tolist())
+        tags.install(SimpleNamespace(tq=queue))  # type: ignore[arg-type]
+        os.environ[RUN_VARIABLE] = "akka.optimize.training.run.id=bench"
+        put(queue, "with", lengths.tolist())
+        polls = [(poll_ms(queue, "without", 20), poll_ms(queue, "with", 20)) for _ in range(5)]
         os.environ["AKKA_OTEL_DIR"] = folder
         made = verl_tracking.Tracking("p", "e", ["akka_otel"], CONFIG)
-        nobody, trainer, seen = SimpleNamespace(log=lambda data, step: None), Trainer(), batch(options.length)
+        nobody, trainer, seen = (
+            SimpleNamespace(log=lambda data, step: None),
+            Trainer(),
+            batch(lengths, list(queue.kv_list("with")["with"].values())),
+        )
         without, with_ours = [], []
         for _ in range(options.repeat):
             INBOX.listening = False
@@ -155,6 +171,8 @@ def main() -> int:
     print(f"verl's own figures of the batch: {min(without):.1f} ms (median {statistics.median(without):.1f})")
     medians = statistics.median(with_ours) - statistics.median(without)
     print(f"added by akka_otel:              {added:.1f} ms (medians {medians:.1f}, target {TARGET_MS:g})")
+    poll_without, poll_with = (statistics.median(poll) for poll in zip(*polls, strict=True))
+    print(f"a poll of the queue:             {poll_without:.1f} ms, with our tags {poll_with:.1f}")
     print(f"on the exporter's thread:        {translated:.1f} ms")
     return added > TARGET_MS
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +21,7 @@ from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.verl import batches
 from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
+from akka_otel_callbacks.verl.tags import TERMS
 from akka_otel_callbacks.verl.tools import TALLY
 
 PROMPT, WIDTH = 3, 6
@@ -141,22 +140,14 @@ def test_tools_of_a_v0_batch(metric_utils: ModuleType) -> None:
     assert (step.tool_calls, step.tool_failure_ratio) == (1.0, 0.5)  # the third was aborted
 
 
-class Queue:
-    """A TransferQueue with some rows, which counts what is asked of it."""
-
-    def __init__(self, extras: dict[str, dict[str, Any]]) -> None:
-        self.extras = extras
-        self.fetches: list[tuple[list[str], str, list[str]]] = []
-
-    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
-        from verl.utils.tensordict_utils import get_tensordict
-
-        self.fetches.append((keys, partition_id, select_fields))
-        return get_tensordict({"extra_fields": np.array([self.extras[key] for key in keys], dtype=object)})
-
-
 KEYS = ["b_1_0", "a_0_0", "a_0_1", "b_0_0", "pad"]
-PADDING = [False, False, False, False, True]
+TAGS: list[dict[str, Any]] = [
+    {"response_len": 2, TERMS: {"digit": 1.0}, TALLY: (1, 0)},
+    {"response_len": 6, TERMS: {"digit": 0.5}},
+    {"response_len": 3, TERMS: {"digit": 0.5}, TALLY: [3, 3]},
+    {"response_len": 4},
+    {"response_len": 1, TERMS: {"digit": 0.5}, "is_padding": True},  # verl copies the first row's tag
+]
 
 
 class V1Trainer:
@@ -179,22 +170,13 @@ class V1Trainer:
 
 @pytest.fixture
 def trainer_base(metric_utils: ModuleType) -> Any:
-    extras: dict[str, dict[str, Any]] = {
-        "b_1_0": {"reward_extra_info": {"digit": 1.0}, TALLY: (1, 0)},
-        "a_0_0": {"reward_extra_info": {"digit": 0.5}},
-        "a_0_1": {"reward_extra_info": {"digit": 0.5}, TALLY: (3, 3)},
-        "b_0_0": {},
-    }
-    module = SimpleNamespace(PPOTrainer=type("PPOTrainer", (V1Trainer,), dict(vars(V1Trainer))), tq=Queue(extras))
+    module = SimpleNamespace(PPOTrainer=type("PPOTrainer", (V1Trainer,), dict(vars(V1Trainer))))
     batches.install_v1(module)  # type: ignore[arg-type]
     return module
 
 
-def v1_batch() -> Any:
-    tags = [
-        {"prompt_len": 3, "response_len": n, "is_padding": pad} for n, pad in zip([2, 6, 3, 4, 1], PADDING, strict=True)
-    ]
-    return SimpleNamespace(keys=KEYS, tags=tags, partition_id="train")
+def v1_batch(**tag: Any) -> Any:
+    return SimpleNamespace(keys=KEYS, tags=[{"prompt_len": 3, **own, **tag} for own in TAGS], partition_id="train")
 
 
 def compute(module: Any, metric_utils: ModuleType) -> dict[str, Any]:
@@ -203,9 +185,8 @@ def compute(module: Any, metric_utils: ModuleType) -> dict[str, Any]:
     return metrics
 
 
-def test_a_v1_batch_takes_one_fetch_of_its_own_rows(trainer_base: Any, metric_utils: ModuleType) -> None:
+def test_a_v1_batch_with_its_tags(trainer_base: Any, metric_utils: ModuleType) -> None:
     assert compute(trainer_base, metric_utils)["response_length/max"] == 6
-    assert trainer_base.tq.fetches == [(KEYS[:4], "train", ["extra_fields"])]
     (rollouts,) = INBOX.take(None)
     assert rollouts.step == 7
     assert rollouts.tokens == 4 * 3 + 2 + 6 + 3 + 4
@@ -218,49 +199,19 @@ def test_a_v1_batch_takes_one_fetch_of_its_own_rows(trainer_base: Any, metric_ut
     assert (step.tool_calls, step.tool_failure_ratio) == (2.0, 0.75)
 
 
-def test_a_queue_without_the_field_leaves_groups_and_lengths(trainer_base: Any, metric_utils: ModuleType) -> None:
-    trainer_base.tq.extras = {}
-    assert "critic/score/mean" in compute(trainer_base, metric_utils)
+def test_tags_of_loops_without_the_plugin_leave_groups_and_lengths(trainer_base: Any, metric_utils: ModuleType) -> None:
+    batch = v1_batch()
+    for tag in batch.tags:
+        tag.pop(TERMS, None), tag.pop(TALLY, None)
+    trainer_base.PPOTrainer(metric_utils)._compute_metrics(batch, {}, {}, global_steps=7, epoch=0)
     step = figures(INBOX.take(None))
-    assert (step.rollouts, step.frac_reward_zero_std) == (3, 1.0)
+    assert (step.rollouts, step.frac_reward_zero_std, step.tool_calls) == (3, 1.0, None)
     assert step.reward_term == {"total": pytest.approx(2.5 / 3)}
-    assert guard.failures.total() == 1
-    guard.failures.clear()
-
-
-def test_a_queue_that_does_not_answer_holds_the_trainer_for_a_bounded_time(
-    trainer_base: Any, metric_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release = threading.Event()
-    monkeypatch.setattr(batches, "FETCH_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(trainer_base.tq, "kv_batch_get", lambda **_: release.wait(20) and {"extra_fields": []})
-    start = time.monotonic()
-    compute(trainer_base, metric_utils)
-    assert time.monotonic() - start < 10
-    step = figures(INBOX.take(None))
-    assert (step.rollouts, step.tool_calls) == (3, None)
-    release.set()
-
-
-def test_the_fetch_runs_beside_verls_own_figures(trainer_base: Any, metric_utils: ModuleType) -> None:
-    threads: list[str] = []
-    get = trainer_base.tq.kv_batch_get
-    trainer_base.tq.kv_batch_get = lambda **asked: threads.append(threading.current_thread().name) or get(**asked)
-    compute(trainer_base, metric_utils)
-    assert threads == ["akka-otel-fetch"]
-
-
-def test_without_a_listener_no_fetch(trainer_base: Any, metric_utils: ModuleType) -> None:
-    INBOX.listening = False
-    compute(trainer_base, metric_utils)
-    assert trainer_base.tq.fetches == []
 
 
 def test_rows_that_do_not_match_lose_what_was_said_of_them(trainer_base: Any, metric_utils: ModuleType) -> None:
     """Where every row is padding, verl keeps them all."""
-    batch = v1_batch()
-    for tag in batch.tags:
-        tag["is_padding"] = True
+    batch = v1_batch(is_padding=True)
     trainer_base.PPOTrainer(metric_utils)._compute_metrics(batch, {}, {}, global_steps=7, epoch=0)
     (rollouts,) = INBOX.take(None)
     assert (rollouts.groups, rollouts.last_of_session, rollouts.tokens) == (None, None, None)
@@ -315,4 +266,3 @@ def test_verl_still_has_the_places_that_are_hooked() -> None:
 
     assert callable(ray_trainer.SeparateRayPPOTrainer._fit_collect_metrics)
     assert callable(trainer_base.PPOTrainer._compute_metrics)
-    assert callable(trainer_base.tq.kv_batch_get)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl.importhook import wrap
 from akka_otel_callbacks.verl.rollouts import Rollouts, columns
+from akka_otel_callbacks.verl.tags import TERMS
 from akka_otel_callbacks.verl.tools import TALLY
-
-FETCH_TIMEOUT_S = 2.0
 
 
 class Inbox:
@@ -23,8 +21,6 @@ class Inbox:
         self.listening = False
         self.described = Rollouts()
         """What is known beside the batch that verl is about to compute its figures of."""
-        self.fetch: Fetch | None = None
-        """What brings the rest of it."""
         self._kept: list[Rollouts] = []
 
     def keep(self, rollouts: Rollouts) -> None:
@@ -44,29 +40,6 @@ class Inbox:
         return early
 
 
-class Fetch(threading.Thread):
-    """The one fetch of a step: what the TransferQueue holds of rollouts beside tensors. It runs while verl computes
-    its figures of the batch, which takes longer, and ends before verl clears the batch."""
-
-    def __init__(self, queue: Any, keys: list[str], partition_id: str) -> None:
-        super().__init__(name="akka-otel-fetch", daemon=True)
-        self._queue, self._keys, self._partition_id = queue, keys, partition_id
-        self._extras: list[Mapping[str, Any]] | None = None
-
-    @guarded
-    def run(self) -> None:
-        fetched = self._queue.kv_batch_get(
-            keys=self._keys, partition_id=self._partition_id, select_fields=["extra_fields"]
-        )
-        self._extras = [getattr(extra, "data", extra) for extra in fetched["extra_fields"]]
-
-    def extras(self) -> list[Mapping[str, Any]] | None:
-        """An object per key; None where they could not be had in time."""
-        if self.ident is not None:  # it was started
-            self.join(FETCH_TIMEOUT_S)
-        return self._extras
-
-
 INBOX = Inbox()
 
 
@@ -76,7 +49,7 @@ def install(metric_utils: ModuleType) -> None:
 
 
 def install_v1(trainer_base: ModuleType) -> None:
-    """The v1 trainers hand that function tensors only; what else there is of a rollout lies in the TransferQueue."""
+    """The v1 trainers hand that function tensors only; what else there is of a rollout is in its key and its tag."""
     wrap(trainer_base.PPOTrainer, "_compute_metrics", lambda compute: _describing(compute, _described_v1, trainer_base))
 
 
@@ -90,8 +63,6 @@ def install_separation(ray_trainer: ModuleType) -> None:
 
 def _keeping(compute: Callable[..., Any]) -> Callable[..., Any]:
     def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
-        if INBOX.listening:
-            _start_fetch()
         metrics = compute(*args, **kwargs)
         if INBOX.listening:
             _keep(args[0] if args else kwargs.get("batch"))
@@ -110,25 +81,14 @@ def _describing(
         try:
             return compute(self, batch, *args, **kwargs)
         finally:
-            INBOX.described, INBOX.fetch = Rollouts(), None
+            INBOX.described = Rollouts()
 
     return wrapped
 
 
 @guarded
-def _start_fetch() -> None:
-    if INBOX.fetch is not None:
-        INBOX.fetch.start()
-
-
-@guarded
 def _keep(batch: Any) -> None:
-    described = INBOX.described
-    extras = INBOX.fetch.extras() if INBOX.fetch is not None else None
-    if extras is not None:
-        described.terms = columns([extra.get("reward_extra_info") or {} for extra in extras])
-        described.tools = [extra.get(TALLY) for extra in extras]
-    INBOX.keep(_seen(batch, described))
+    INBOX.keep(_seen(batch, INBOX.described))
 
 
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
@@ -159,15 +119,14 @@ def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollout
     rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     keys = [key for key, _ in rows]
     sessions = [key.rsplit("_", 1)[0] for key in keys]
-    described = Rollouts(
+    return Rollouts(
         step=trainer.global_steps,
         groups=[session.rsplit("_", 1)[0] for session in sessions],
         last_of_session=_last_of_session(keys),
+        terms=columns([tag.get(TERMS, {}) for _, tag in rows]),
+        tools=[tag.get(TALLY) for _, tag in rows],
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
-    if keys:
-        INBOX.fetch = Fetch(trainer_base.tq, keys, batch.partition_id)
-    return described
 
 
 def _last_of_session(keys: Sequence[str]) -> list[bool]:
