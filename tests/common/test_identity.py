@@ -260,7 +260,6 @@ def penalty(completions: list[str]) -> list[float]:
         (functools.partial(reward, 1), functools.partial(reward, 1)),
         (float("nan"), float("nan")),
     ],
-    ids=repr,
 )
 def test_equal_settings_have_equal_hashes(one: Any, same: Any) -> None:
     assert settings_sha({"x": one}) == settings_sha({"x": same})
@@ -282,7 +281,6 @@ def test_equal_settings_have_equal_hashes(one: Any, same: Any) -> None:
         (Plain, Adapter),
         ({"a": {"b": 1}}, {"a": {"b": 2}}),
     ],
-    ids=repr,
 )
 def test_different_settings_have_different_hashes(one: Any, other: Any) -> None:
     assert settings_sha({"x": one}) != settings_sha({"x": other})

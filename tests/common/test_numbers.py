@@ -90,7 +90,6 @@ def test_numbers(value: Any, expected: float) -> None:
         Needy(),
         decimal.Decimal("1.5"),
     ],
-    ids=repr,
 )
 def test_what_is_no_number(value: Any) -> None:
     assert number(value) is None
