@@ -50,6 +50,10 @@ class Recorder:
             self.steps += 1
         self._distributions(step)
 
+    def begin_again(self) -> None:
+        """The loop starts over within the run: the next step is another one, whatever its number."""
+        self._last_number = None
+
     def count_points(self) -> tuple[Point, ...]:
         """The step counter: no series before the first completed step, so that a long preparation is no stall."""
         return ((self.steps, NO_ATTRIBUTES),) if self.steps else ()

@@ -22,7 +22,7 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, claim, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Wraps, find_trainer
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
-from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, Known, Loop, kind_of
+from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, BegunAgain, Known, Loop, kind_of
 from akka_otel_callbacks.trl.rl import RLLoop
 from akka_otel_callbacks.trl.settings import engine_attributes
 from akka_otel_callbacks.trl.sft import SFTLoop
@@ -111,6 +111,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         kind = kind_of(trainer)
         if state.is_world_process_zero:
             telemetry = self._open(trainer, args, kind)
+            telemetry.capture(BegunAgain())
             self._watch(telemetry, trainer, args, state, kind)
         elif self._rank is None and (self._gpus or claim(trainer, args)):
             identity = functools.partial(self._identity, trainer, args, kind)

@@ -43,6 +43,13 @@ class Known:
         recorder.record(self.step)
 
 
+class BegunAgain:
+    """Says that the training starts over: `auto_find_batch_size` after a batch that did not fit."""
+
+    def deliver(self, recorder: Recorder) -> None:
+        recorder.begin_again()
+
+
 @dataclass(slots=True)
 class Clock:
     """`time.perf_counter` at the events of one step; None for an event that did not come."""
