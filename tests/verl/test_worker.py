@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -96,6 +97,20 @@ def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkey
     assert worker._flush(trainer, 5.0)
     assert len(sink.series(names.JOB_PLACEMENT)) == 1
     worker._process._telemetry.close()
+
+
+def test_the_last_export_places_a_worker_that_is_gone(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: worker._process._telemetry)
+    gone = weakref.ref(trainer)
+    del trainer
+    assert gone() is None
+    worker._process._telemetry.close()
+    (point,) = sink.series(names.JOB_PLACEMENT)
+    assert point.attributes[names.ATTR_JOB_ROLE.name] == "trainer"
 
 
 def test_without_a_collector_every_worker_has_a_file_of_its_own(

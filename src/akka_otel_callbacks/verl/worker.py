@@ -71,6 +71,7 @@ class WorkerProcess:
     def __init__(self, worker: Any, config: Any) -> None:
         self._worker = weakref.ref(worker)
         self._config = config
+        self._role: str | None = None
         self._telemetry: Telemetry | None = None
         threading.Thread(target=self._start, name="akka-otel-worker", daemon=True).start()
 
@@ -85,6 +86,7 @@ class WorkerProcess:
         from akka_otel_callbacks.common.gpu.health import GpuHealth
         from akka_otel_callbacks.common.telemetry import Telemetry
 
+        self._see_role()
         identity = _identity(self._config, os.environ)
         if identity is None:
             return
@@ -103,14 +105,18 @@ class WorkerProcess:
             telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
         self._telemetry = telemetry
 
+    def _see_role(self) -> None:
+        """At the exit verl's worker may be gone, and its role is still true."""
+        self._role = role_of(self._worker(), os.environ) or self._role
+
     def _placement(self, devices: Devices, identity: RunIdentity) -> list[Point]:
         from akka_otel_callbacks.common.placement import Placement
 
-        role = role_of(self._worker(), os.environ)
-        if role is None:
+        self._see_role()
+        if self._role is None:
             return []
         where = identity.attributes
-        return Placement(devices, role=role, rank=_rank(os.environ), where=where, always=True).points()
+        return Placement(devices, role=self._role, rank=_rank(os.environ), where=where, always=True).points()
 
 
 def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
