@@ -97,3 +97,9 @@ class ExportLoop(Closer):
         with self._exports:
             self._done += 1
             self._exports.notify_all()
+
+
+def exporting() -> ExportLoop | None:
+    """The loop whose export this thread runs; None where the reader is pulled, as by a scrape."""
+    thread = threading.current_thread()
+    return thread if isinstance(thread, ExportLoop) else None

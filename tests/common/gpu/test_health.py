@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.export_loop import ExportLoop
+from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.nvml import Code
 from tests.fake_nvml import FakeDriver
@@ -233,3 +235,34 @@ def test_every_metric_of_the_registrys_gpu_part_is_offered() -> None:
     of_gpus = {metric for metric in names.JOB_METRICS if names.ATTR_HW_ID in metric.attributes}
     assert set(GpuHealth.metrics) == of_gpus - {names.JOB_PLACEMENT}
     assert len(GpuHealth.metrics) == len(set(GpuHealth.metrics))
+
+
+class Exporter:
+    """A reader of which only the collection matters."""
+
+    def __init__(self, health: GpuHealth) -> None:
+        self.health = health
+        self.watts: list[float] = []
+        self.loop = ExportLoop(self, interval_s=3600, pause_s=None)  # type: ignore[arg-type]
+        self.loop.start()
+
+    def collect(self) -> None:
+        self.watts += [value for value, _ in self.health.points(names.HW_POWER)]
+
+    def shutdown(self) -> None: ...
+
+
+def test_each_of_two_exporters_means_the_samples_since_its_own_export() -> None:
+    gpu = FakeGpu()
+    backend = FakeNvml(gpu)
+    health = GpuHealth(backend.claim, backend=backend)
+    often, seldom = Exporter(health), Exporter(health)
+    for watts in (100, 200, 300):
+        gpu.power_mw = watts * 1000
+        health._sampler.sample()
+        assert often.loop.flush(10)
+    assert seldom.loop.flush(10)
+    assert (often.watts, seldom.watts) == ([100, 200, 300], [200])
+    for exporter in (often, seldom):
+        exporter.loop.stop()
+        exporter.loop.join(10)

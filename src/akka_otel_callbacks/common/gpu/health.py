@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from akka_otel_callbacks.common.board import Point
+from akka_otel_callbacks.common.export_loop import exporting
 from akka_otel_callbacks.common.gpu.claims import Claim
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Nvml
@@ -53,12 +54,9 @@ class GpuHealth:
         self._watcher.stop()
         self._sampler.stop()
 
-    def points(self, metric: Metric, reader: Hashable = None) -> list[Point]:
-        """The metric's points for one export, from memory.
-
-        Args:
-            reader: who exports. Means and bit sets cover the samples since this reader's previous call.
-        """
+    def points(self, metric: Metric) -> list[Point]:
+        """The metric's points for one export, from memory. Means and bit sets cover the samples since the previous
+        export of the same exporter."""
         if metric in XidWatcher.metrics:
             return self._watcher.points(metric)
-        return self._sampler.points(metric, reader)
+        return self._sampler.points(metric, exporting())
