@@ -24,54 +24,11 @@ from akka_otel_callbacks.common.memory import (
     most_reserved,
 )
 from akka_otel_callbacks.common.names import MemoryComponent as Part
+from tests.support.allocator import META, ScriptedAllocator
 
 CPU = torch.device("cpu")
-META = torch.device("meta")
 OF_TENSORS = {"weights", "adapter", "gradients", "optimizer", "activations", "generation", "other"}
 ALL_PARTS = OF_TENSORS | {"allocator", "external", "free"}
-
-
-class ScriptedAllocator:
-    """A caching allocator that remembers which part every byte was for, so that it can tell the truth about a peak."""
-
-    def __init__(self, total: int = 10_000, external: int = 700, device: torch.device = META) -> None:
-        self.device, self.total, self.external = device, total, external
-        self.held: Counter[str] = Counter()
-        self.reserved = self.max_allocated = self.max_reserved = 0
-        self.at_peak: Counter[str] = Counter()
-        self.resets = 0
-
-    @property
-    def allocated(self) -> int:
-        return sum(self.held.values())
-
-    def take(self, part: str, size: int) -> None:
-        self.held[part] += size
-        self.reserved = max(self.reserved, self.allocated)
-        self._mark()
-
-    def give_back(self, part: str, size: int | None = None) -> None:
-        self.held[part] -= self.held[part] if size is None else size
-
-    def waste(self, size: int) -> None:
-        """Reserves memory that no tensor gets."""
-        self.reserved += size
-        self._mark()
-
-    def _mark(self) -> None:
-        self.max_reserved = max(self.max_reserved, self.reserved)
-        if self.allocated > self.max_allocated:
-            self.max_allocated, self.at_peak = self.allocated, self.held.copy()
-
-    def usage(self) -> Usage:
-        return Usage(self.allocated, self.max_allocated, self.reserved, self.max_reserved)
-
-    def reset_peak(self) -> None:
-        self.resets += 1
-        self.max_allocated, self.max_reserved, self.at_peak = self.allocated, self.reserved, self.held.copy()
-
-    def driver(self) -> tuple[int, int]:
-        return self.total - self.reserved - self.external, self.total
 
 
 class Absent:
@@ -565,6 +522,16 @@ def test_gradients_are_counted_anew_when_their_number_changes() -> None:
     assert counter.gradients() == 24 + 80
     model.zero_grad()
     assert counter.gradients() == 0
+
+
+def test_gradients_in_a_buffer_of_megatron_are_counted_once() -> None:
+    """Views of one buffer, beside parameters that have no gradient of their own."""
+    model, buffer = nn.ModuleList([nn.Linear(2, 3, bias=False), nn.Linear(2, 3, bias=False)]), torch.zeros(16)
+    for offset, parameter in zip((0, 6), model.parameters(), strict=True):
+        parameter.main_grad = buffer[offset : offset + 6].view(3, 2)
+    counter = TensorCount(CPU)
+    counter.watch((model,), None)
+    assert counter.gradients() == 16 * 4
 
 
 def test_a_sparse_gradient_is_no_failure() -> None:

@@ -33,6 +33,8 @@ class TensorCount:
     def watch(self, models: tuple[torch.nn.Module, ...], optimizer: Any) -> None:
         self._models, self._optimizer = models, optimizer
         self._trainable = [p for model in models for p in model.parameters() if p.requires_grad]
+        # Megatron keeps gradients in a buffer of its own, of which each parameter has a view.
+        self._gradient = "main_grad" if any(hasattr(p, "main_grad") for p in self._trainable) else "grad"
         self._counted: dict[Any, Held] = {}
         self._gradients: dict[int, int] = {0: 0}
 
@@ -61,7 +63,7 @@ class TensorCount:
 
     def gradients(self) -> int:
         """The gradients that are there now. Equally many as at an earlier time have the bytes that they had then."""
-        there = [gradient for p in self._trainable if (gradient := p.grad) is not None]
+        there = [found for p in self._trainable if (found := getattr(p, self._gradient, None)) is not None]
         if len(there) not in self._gradients:
             self._gradients[len(there)] = self._bytes(there, set())
         return self._gradients[len(there)]
