@@ -15,7 +15,8 @@ import numpy as np
 from verl.utils import tracking as verl_tracking
 
 from akka_otel_callbacks.common import guard, names
-from akka_otel_callbacks.verl import backend, environment, plugin, tracking
+from akka_otel_callbacks.common.memory import Held, Peak, Phase, StepMemory
+from akka_otel_callbacks.verl import backend, environment, memory, plugin, tracking
 from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.rollouts import Rollouts
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
@@ -113,6 +114,29 @@ def test_memory_of_one_rank_is_not_published_as_the_most_of_all(sink: OtlpSink) 
     made.log(data={"training/global_step": 1, "actor/perf/max_memory_allocated_gb": 4.0}, step=1)
     made.finish()
     assert names.RL_STEP_MEMORY_MAX_ALLOCATED.name not in sink.names()
+
+
+@pytest.mark.parametrize(
+    ("config", "row", "allocated"),
+    [
+        (RL, {"training/global_step": 1, "actor/grad_norm": 0.5}, names.RL_STEP_MEMORY_MAX_ALLOCATED),
+        (SFT, {"train/loss": 0.5}, names.SFT_STEP_MEMORY_MAX_ALLOCATED),
+    ],
+)
+def test_memory_is_published_with_its_step(
+    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch, config: Any, row: dict[str, float], allocated: Any
+) -> None:
+    peak = Peak(Held(weights=5), Phase(False, start=5, gradients=0, peak=8), 9, gradients=2, external=1, total=100)
+    monkeypatch.setattr(memory, "answer", lambda: StepMemory(20, 30, peak))
+    made = make(config)
+    made.log(data=row, step=1)
+    made.finish()
+    assert sink.latest(allocated).value == 20
+    parts = {
+        point.attributes[names.ATTR_MEMORY_COMPONENT.name]: point.value for point in sink.series(names.STEP_MEMORY)
+    }
+    assert sum(parts.values()) == 100
+    assert (parts["weights"], parts["gradients"], parts["activations"], parts["free"]) == (5, 2, 1, 90)
 
 
 def test_on_a_cpu_there_are_no_devices(sink: OtlpSink) -> None:

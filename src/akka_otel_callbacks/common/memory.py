@@ -215,6 +215,11 @@ class MemoryAccount:
         if self._tensors is not None:
             self._tensors.watch(tuple(models), optimizer)
 
+    @property
+    def marks(self) -> tuple[int, int]:
+        """The most that was allocated and reserved since the process started, as far as it was read."""
+        return self._max_allocated, self._max_reserved
+
     def begin_step(self) -> None:
         if self._tensors is None:
             return

@@ -13,6 +13,7 @@ from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.verl import environment, worker
 from akka_otel_callbacks.verl.batches import INBOX
+from akka_otel_callbacks.verl.gathering import Gatherer
 from akka_otel_callbacks.verl.settings import devices, get, is_rl
 from akka_otel_callbacks.verl.sft import UpdateClock, find_trainer
 from akka_otel_callbacks.verl.translation import LogCall, translation_for
@@ -30,6 +31,7 @@ class Backend:
         verl = sys.modules.get("verl")
         self._translation = translation_for(config, getattr(verl, "__version__", ""))
         self._clock = UpdateClock()
+        self._memory = Gatherer(config)
         self._finished = False
         self._is_killed = get(config, "async_training") is not None  # fully_async ends its actor with SIGKILL
         self._telemetry = Telemetry.start(environment.identity(config), self._translation.step_type)
@@ -43,8 +45,9 @@ class Backend:
         if self._translation.step_key not in row:
             self._telemetry.capture(LogCall(self._translation, row, int(step)))
             return
+        memory = self._memory.gather(row) if self._telemetry.recording else None
         rollouts = INBOX.take(number(row.get(RL_STEP_KEY)))
-        call = LogCall(self._translation, row, int(step), rollouts, self._clock.read())
+        call = LogCall(self._translation, row, int(step), rollouts, self._clock.read(), memory)
         self._telemetry.capture(call, step=True)
         if self._is_killed:
             self._telemetry.flush(0)

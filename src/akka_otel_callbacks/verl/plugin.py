@@ -32,6 +32,7 @@ ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated
 GROUPS = "groups of the v1 trainers"
 TERMS = "reward terms and tools of the v1 trainers"
 REWARD_MODEL = "terms of a reward model on the v1 trainers' devices"
+MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
     Hook("ray", "environment:install", "identity and OTEL_* variables in the workers"),
@@ -48,6 +49,8 @@ HOOKS = (
     Hook("verl.trainer.main_ppo_sync", "tags:install_reward_model", REWARD_MODEL),
     Hook("verl.experimental.separation.ray_trainer", "batches:install_separation", "which step a rollout belongs to"),
     Hook("verl.trainer.ppo.core_algos", "clip_ratio:install", "clip ratio by side"),
+    Hook("verl.workers.engine.base", "memory:install", MEMORY),
+    Hook("verl.workers.engine_workers", "memory:install_marks", MEMORY),
     Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", "tool calls and failures"),
     Hook("vllm.v1.engine.async_llm", "vllm:install", "the run's labels on the rollout servers' own metrics"),
 )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.verl.gathering import Gathered
 from akka_otel_callbacks.verl.idle import idle
 from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
 from akka_otel_callbacks.verl.settings import get, is_rl, max_completion_length, trainer_processes
@@ -26,11 +27,21 @@ class LogCall:
     rollouts: Sequence[Rollouts] = ()
     update_s: float | None = None
     """Wall time of a supervised update, its input left out."""
+    memory: Gathered | None = None
+    """What filled the devices in this step."""
 
     def deliver(self, recorder: Recorder) -> None:
         step = self.translation.step_of(self)
         if step is not None:
+            self._set_memory(step)
             recorder.record(step)
+
+    def _set_memory(self, step: Step) -> None:
+        memory = self.memory() if self.memory is not None else None
+        if memory is not None:
+            step.memory_max_allocated_bytes = memory.max_allocated
+            step.memory_max_reserved_bytes = memory.max_reserved
+            step.memory_bytes = memory.parts()
 
 
 class Translation(Protocol):

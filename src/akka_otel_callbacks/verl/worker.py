@@ -38,7 +38,7 @@ def install(worker: ModuleType) -> None:
 
 
 def install_groups(ray_base: ModuleType) -> None:
-    """Remembers the worker groups that this process drives, for `flush_workers`."""
+    """Remembers the worker groups that this process drives."""
     wrap(ray_base.RayWorkerGroup, "__init__", _remembering)
 
 
@@ -54,10 +54,19 @@ def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return
-    handles = {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
-    calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in handles.values()]
+    calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in driven().values()]
     if calls:
         ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
+
+
+def driven() -> dict[Any, Any]:
+    """Ray's handles of the workers that this process drives, by actor: several groups may have the same ones."""
+    return {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
+
+
+def is_noticed() -> bool:
+    """Whether this process has a worker of a run that asked for `akka_otel`."""
+    return _process is not None
 
 
 class WorkerProcess:

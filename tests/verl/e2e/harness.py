@@ -25,7 +25,8 @@ DRIVER_POD, CLUSTER_POD = "pod-of-the-driver", "pod-of-the-cluster"
 
 @dataclass(frozen=True)
 class Case:
-    """A training that tests look at. `extra` are Hydra overrides; `cluster`: on a Ray cluster that runs already."""
+    """A training that tests look at. `extra` are Hydra overrides; `cluster`: on a Ray cluster that runs already;
+    `external`: a module of these tests that verl loads in all of its processes."""
 
     recipe: str
     workers: int = 1
@@ -33,6 +34,15 @@ class Case:
     extra: tuple[str, ...] = ()
     cluster: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
+    external: str | None = None
+
+    @property
+    def everywhere(self) -> dict[str, str]:
+        """Variables of all processes, those of a cluster included."""
+        if self.external is None:
+            return {}
+        root = Path(__file__).parents[3]
+        return {"VERL_USE_EXTERNAL_MODULES": self.external, "PYTHONPATH": str(root)}
 
 
 @dataclass(frozen=True)
@@ -128,10 +138,11 @@ def trained(case: Case, directory: Path) -> Iterator[Run]:
             "TRACEPARENT": TRACEPARENT,
             "K8S_POD_NAME": DRIVER_POD,
             **left_by_verl,
+            **case.everywhere,
             **case.environ,
         }
         if case.cluster:  # it knows nothing of the job's telemetry
-            elsewhere = {**os.environ, "K8S_POD_NAME": CLUSTER_POD, **left_by_verl}
+            elsewhere = {**os.environ, "K8S_POD_NAME": CLUSTER_POD, **left_by_verl, **case.everywhere}
             environ["RAY_ADDRESS"] = ends_with_run.enter_context(cluster(case.workers, elsewhere))
         with open(directory / "output.log", "w") as output:
             status = train(

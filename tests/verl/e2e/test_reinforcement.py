@@ -16,6 +16,8 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 from verl_cpu.reward import compute_score
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.names import MemoryComponent as Part
+from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
 
 UPDATES = (
@@ -27,9 +29,15 @@ NEVER_MS = "600000"
 LIMIT = 24
 """Tokens at which the recipe cuts a completion."""
 ONLY_AT_THE_END = {"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS}
+FILLS = "tests.verl.e2e.fills"
 CASES = {
     "v1-cluster": Case(
-        "grpo", workers=2, cluster=True, extra=(*UPDATES, "trainer.test_freq=2"), environ=ONLY_AT_THE_END
+        "grpo",
+        workers=2,
+        cluster=True,
+        extra=(*UPDATES, "trainer.test_freq=2"),
+        environ=ONLY_AT_THE_END,
+        external=FILLS,
     ),
     "v1-tools": Case("tools", extra=("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")),
     "v0-cluster": Case("grpo-v0", cluster=True, extra=UPDATES, environ=ONLY_AT_THE_END),
@@ -193,6 +201,34 @@ def test_tool_calls_are_the_scripted_ones(run: Run) -> None:
     """Of four completions one calls a tool well, one a tool that fails, one a tool that is not there."""
     expected = (close(3 / 4), close(2 / 3)) if has_tools(run) else (None, None)
     assert (run.value(names.RL_STEP_TOOL_CALLS), run.value(names.RL_STEP_TOOL_FAILURE_RATIO)) == expected
+
+
+def test_memory_is_that_of_the_fuller_worker(run: Run) -> None:
+    parts = {part: point.value for part, point in run.by(names.STEP_MEMORY, names.ATTR_MEMORY_COMPONENT).items()}
+    marks = run.value(names.RL_STEP_MEMORY_MAX_ALLOCATED), run.value(names.RL_STEP_MEMORY_MAX_RESERVED)
+    if run.case.external is None:  # a CPU has no device memory
+        assert (parts, marks) == ({}, (None, None))
+        return
+    most = fills.HELD + fills.LOADING
+    assert marks == (most, most)
+    assert sum(parts.values()) == fills.TOTAL
+    assert parts.keys() == {part for name, part in vars(Part).items() if name.isupper()}
+    update = fills.update_of(rank=1)  # of the first of two mini-batches
+    assert parts[Part.GRADIENTS] + parts[Part.ACTIVATIONS] == update
+    assert parts[Part.WEIGHTS] + parts[Part.OPTIMIZER] + parts[Part.OTHER] == fills.HELD
+    assert parts[Part.GRADIENTS] > 0
+    assert parts[Part.WEIGHTS] == pytest.approx(parts[Part.GRADIENTS], rel=0.01)  # and buffers, which do not train
+    assert parts[Part.OPTIMIZER] == pytest.approx(2 * parts[Part.GRADIENTS], rel=0.01)  # Adam's moments and counters
+    assert parts[Part.FREE] == fills.TOTAL - fills.EXTERNAL - fills.HELD - update
+    assert parts[Part.EXTERNAL] == fills.EXTERNAL
+    assert parts[Part.ADAPTER] == parts[Part.GENERATION] == parts[Part.ALLOCATOR] == 0
+
+
+def test_verls_own_figures_of_memory_stay_true(run: Run) -> None:
+    """The counters that verl reads have been reset meanwhile; on a CPU they are always 0."""
+    most = fills.HELD + fills.LOADING if run.case.external else 0
+    for key in ("actor/perf/max_memory_allocated_gb", "actor/perf/max_memory_reserved_gb"):
+        assert [step[key] for step in run.steps] == [most / 1024**3] * 3
 
 
 def test_no_role_of_a_colocated_trainer_idles(run: Run) -> None:

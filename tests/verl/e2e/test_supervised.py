@@ -11,9 +11,14 @@ import pytest
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
 from akka_otel_callbacks.common import names
+from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
 
-CASES = {"torchrun": Case("sft", workers=2), "ray-cluster": Case("sft-ray", workers=2, cluster=True)}
+FILLS = "tests.verl.e2e.fills"
+CASES = {
+    "torchrun": Case("sft", workers=2, external=FILLS),
+    "ray-cluster": Case("sft-ray", workers=2, cluster=True, external=FILLS),
+}
 GAUGES = {
     names.SFT_STEP_LOSS: "train/loss",
     names.SFT_STEP_GRAD_NORM: "train/grad_norm",
@@ -60,6 +65,19 @@ def test_steps_are_counted_and_timed(run: Run) -> None:
     assert durations.count == 3
     assert durations.min <= latest <= durations.max
     assert run.value(names.SFT_STEP_THROUGHPUT) == close(run.steps[-1]["train/global_tokens"] / latest / 2)
+
+
+def test_memory_is_that_of_the_fuller_worker(run: Run) -> None:
+    """Under torchrun with several processes nobody sees them all."""
+    parts = {part: point.value for part, point in run.by(names.STEP_MEMORY, names.ATTR_MEMORY_COMPONENT).items()}
+    marks = run.value(names.SFT_STEP_MEMORY_MAX_ALLOCATED), run.value(names.SFT_STEP_MEMORY_MAX_RESERVED)
+    if not run.case.cluster:
+        assert (parts, marks) == ({}, (None, None))
+        return
+    most = fills.HELD + fills.LOADING
+    assert marks == (most, most)
+    assert sum(parts.values()) == fills.TOTAL
+    assert parts["gradients"] + parts["activations"] == fills.update_of(rank=1)  # of the third step
 
 
 def test_every_worker_says_where_it_runs(run: Run) -> None:
