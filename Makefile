@@ -16,9 +16,10 @@ BENCH = .venv-bench/ready
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
-test:  ## Everything that CI runs; the environments are made side by side, since they wait for downloads
+test:  ## Everything that CI runs. Environments wait for downloads and trainings for each other, so side by side
 	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL)
-	$(MAKE) lint test-trl test-trl-oldest test-verl
+	$(MAKE) lint
+	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
