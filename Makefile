@@ -4,6 +4,8 @@ PYTHON ?= python3
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_NUM_THREADS = 1
+# A training on Ray starts a dozen processes. Without compiled files each would compile torch and verl anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # verl does not load beside a current TRL, and the oldest TRL not beside the newest: an environment each.
 TRL = .venv-trl/ready

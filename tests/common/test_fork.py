@@ -91,7 +91,8 @@ def test_a_child_sends_nothing_and_the_parent_goes_on(child: str, sink: OtlpSink
 
 def test_a_child_is_silent_through_a_given_provider_too(sink: OtlpSink, tmp_path: Path) -> None:
     """The SDK starts its reader again in the child. It finds no source there; a histogram's sums are the SDK's own."""
-    child = "time.sleep(0.5)  # the parent exports what it has" + CHILDREN["os._exit"]
+    flush = "provider.force_flush()\n"  # the parent exports what it has, and so does the child
+    child = flush + CHILDREN["os._exit"].replace("time.sleep(0.5)", flush.strip())
     done = run(TRAINING.format(setup=GIVEN, child=child), variables(sink), tmp_path)
     assert done.returncode == 0, done.stderr
     instances: dict[str, set[str]] = {}
