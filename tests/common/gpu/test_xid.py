@@ -21,8 +21,8 @@ Start = Callable[..., XidWatcher]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts a watcher of the claimed GPUs, once their events are registered; ends it after the test."""
+def start(driver: FakeDriver) -> Iterator[Start]:
+    """Starts a watcher of the claimed GPUs, which waits for events when it is returned; ends it after the test."""
     started: list[XidWatcher] = []
 
     def begin(*claim: str, registered: bool = True) -> XidWatcher:
@@ -31,9 +31,10 @@ def start() -> Iterator[Start]:
         devices.refresh()
         watcher = XidWatcher(nvml, devices, wait_ms=50, first_pause_s=0.02)
         started.append(watcher)
+        waits = driver.state.waits
         watcher.start()
         if registered:
-            wait_for(lambda: watcher.points(names.GPU_XID_ERRORS))
+            wait_for(lambda: driver.state.waits > waits)
         return watcher
 
     yield begin
