@@ -92,6 +92,8 @@ class Trainer:
     def _compute_metrics(self, batch: Any, data: DataProto) -> dict[str, Any]:
         return metric_utils.compute_data_metrics(batch=data, use_critic=False)
 
+    def _compute_reward_colocate(self, batch: Any) -> None: ...
+
 
 def batch(lengths: torch.Tensor, tags: list[dict[str, Any]]) -> tuple[Any, DataProto]:
     """A batch as the v1 trainers have it: keys and tags, and the tensors that verl fetched by itself."""
@@ -143,9 +145,9 @@ def main() -> int:
     batches.install(metric_utils)
     lengths = torch.randint(1, options.length + 1, (ROLLOUTS,), generator=torch.Generator().manual_seed(0))
     with tempfile.TemporaryDirectory() as folder, transfer_queue() as queue:
-        batches.install_v1(SimpleNamespace(PPOTrainer=Trainer))  # type: ignore[arg-type]
+        batches.install_trainer(Trainer)
         put(queue, "without", lengths.tolist())
-        tags.install(SimpleNamespace(tq=queue))  # type: ignore[arg-type]
+        tags.install(queue)
         os.environ[RUN_VARIABLE] = "akka.optimize.training.run.id=bench"
         put(queue, "with", lengths.tolist())
         polls = [(poll_ms(queue, "without", 20), poll_ms(queue, "with", 20)) for _ in range(5)]

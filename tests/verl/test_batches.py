@@ -167,6 +167,8 @@ class V1Trainer:
         data = DataProto(batch=TensorDict(tensors, batch_size=4))
         metrics.update(self.metric_utils.compute_data_metrics(batch=data, use_critic=False))
 
+    def _compute_reward_colocate(self, batch: Any) -> None: ...
+
 
 @pytest.fixture
 def trainer_base(metric_utils: ModuleType) -> Any:
@@ -258,6 +260,22 @@ def test_batches_of_later_steps_wait_for_their_log_call(metric_utils: ModuleType
         trainer._fit_collect_metrics(v0_batch())
     assert [rollouts.step for rollouts in INBOX.take(1.0)] == [1]
     assert [rollouts.step for rollouts in INBOX.take(2.0)] == [2]
+
+
+def test_a_trainer_that_runs_as_main_is_found(metric_utils: ModuleType) -> None:
+    """As verl 0.8's `main_ppo_sync` does, whose `fit` opens the logger."""
+
+    class PPOTrainer(V1Trainer):
+        __module__ = "__main__"
+
+        def fit(self) -> None:
+            batches.install_main_trainer()
+
+    trainer = PPOTrainer(metric_utils)
+    trainer.fit()
+    trainer._compute_metrics(v1_batch(), {}, {}, global_steps=7, epoch=0)
+    (rollouts,) = INBOX.take(None)
+    assert (rollouts.step, figures([rollouts]).rollouts) == (7, 3)
 
 
 def test_verl_still_has_the_places_that_are_hooked() -> None:

@@ -50,7 +50,7 @@ def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def put(*extras: dict[str, Any], **changed: Any) -> list[dict[str, Any]]:
     """The tags that arrive in the queue with rollouts of these extra fields."""
     queue = Queue()
-    tags.install(SimpleNamespace(tq=queue))  # type: ignore[arg-type]
+    tags.install(queue)  # type: ignore[arg-type]
     asked = {
         "keys": [f"a_0_{index}" for index in range(len(extras))],
         "partition_id": "train",
@@ -118,18 +118,20 @@ class RewardModel(RewardLoopManager):
         return DataProto(batch=scores, non_tensor_batch=terms, meta_info={"reward_extra_keys": list(terms)})
 
 
-def scored(monkeypatch: pytest.MonkeyPatch, own: list[dict[str, Any]], infos: list[dict[str, Any]]) -> Any:
-    """A batch after verl's own `_compute_reward_colocate`, hooked, with a queue that holds it."""
+Rows = list[tuple[str, dict[str, Any]]]
+
+
+def scored(monkeypatch: pytest.MonkeyPatch, rows: Rows, infos: list[dict[str, Any]], partition: str = "train") -> None:
+    """Runs verl's own `_compute_reward_colocate`, hooked, with a queue that holds the rollouts."""
     trainer_class = trainer_base.PPOTrainer
     monkeypatch.setattr(trainer_class, "_compute_reward_colocate", trainer_class._compute_reward_colocate)
-    tags.install_reward_model(trainer_base)
+    tags.install_reward_model(trainer_class)
     held = {
-        name: torch.nested.as_nested_tensor([torch.ones(2, dtype=torch.long) for _ in own], layout=torch.jagged)
+        name: torch.nested.as_nested_tensor([torch.ones(2, dtype=torch.long) for _ in rows], layout=torch.jagged)
         for name in ("prompts", "responses")
     }
-    queue = SimpleNamespace(
-        kv_batch_get=lambda **_: {**held, "raw_prompt": [[] for _ in own]}, kv_batch_put=lambda **_: 0
-    )
+    held["raw_prompt"] = [[] for _ in rows]
+    queue = SimpleNamespace(kv_batch_get=lambda **_: held, kv_batch_put=lambda **_: None)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = SimpleNamespace(
         reward_loop_manager=RewardModel(infos),
@@ -139,22 +141,42 @@ def scored(monkeypatch: pytest.MonkeyPatch, own: list[dict[str, Any]], infos: li
 
     class Batch(SimpleNamespace):
         def __len__(self) -> int:
-            return len(own)
+            return len(rows)
 
-    batch = Batch(keys=[f"a_{row}_0" for row in range(len(own))], tags=own, partition_id="train")
-    assert trainer_class._compute_reward_colocate(trainer, batch) is batch
-    return batch.tags
+    keys, own = [key for key, _ in rows], [tag for _, tag in rows]
+    trainer_class._compute_reward_colocate(trainer, Batch(keys=keys, tags=own, partition_id=partition))
+
+
+def rows() -> Rows:
+    """As the queue gives them anew after every put, with what the agent loops told."""
+    return [("a_0_0", {TERMS: {"format": 1.0}}), ("a_1_0", {})]
+
+
+QUALITY = [{"quality": 0.25, "text": "a"}, {"quality": 0.75, "text": "b"}]
 
 
 def test_a_reward_model_on_the_trainers_devices_adds_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = [{TERMS: {"format": 1.0}}, {}]
-    infos = [{"quality": 0.25, "text": "a"}, {"quality": 0.75, "text": "b"}]
-    assert scored(monkeypatch, own, infos) == [{TERMS: {"format": 1.0, "quality": 0.25}}, {TERMS: {"quality": 0.75}}]
+    scored(monkeypatch, rows(), QUALITY)
+    balanced = [*reversed(rows())]
+    assert tags.take_terms(balanced) == [{"quality": 0.75}, {"format": 1.0, "quality": 0.25}]
+    assert tags.take_terms(rows()) == [{"format": 1.0}, {}], "they are of one step"
+
+
+def test_updates_of_one_step_are_scored_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored(monkeypatch, rows()[:1], QUALITY[:1])
+    scored(monkeypatch, rows()[1:], QUALITY[1:])
+    assert tags.take_terms(rows()) == [{"format": 1.0, "quality": 0.25}, {"quality": 0.75}]
+
+
+def test_scores_of_a_validation_are_in_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored(monkeypatch, rows(), QUALITY, partition="val")
+    assert tags.take_terms(rows()) == [{"format": 1.0}, {}]
 
 
 def test_a_reward_model_outside_a_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_VARIABLE)
-    assert scored(monkeypatch, [{}], [{"quality": 0.25}]) == [{}]
+    scored(monkeypatch, rows(), QUALITY)
+    assert tags.take_terms(rows()) == [{"format": 1.0}, {}]
 
 
 def test_verl_still_has_the_places_that_are_hooked() -> None:

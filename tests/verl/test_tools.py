@@ -10,9 +10,12 @@ import pytest
 
 pytest.importorskip("verl", reason="verl is not installed in this environment")
 
+import torch
 from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop import agent_loop as verl_workers
 from verl.experimental.agent_loop import tool_agent_loop as verl_loops
 from verl.experimental.agent_loop.tool_parser import FunctionCall
+from verl.protocol import DataProto
 from verl.tools.function_tool import FunctionTool
 
 from akka_otel_callbacks.verl import tools
@@ -26,7 +29,10 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv(RUN_VARIABLE, "akka.optimize.training.run.id=r")
     for name in ("run", "_call_tool"):
         monkeypatch.setattr(verl_loops.ToolAgentLoop, name, getattr(verl_loops.ToolAgentLoop, name))
+    for name in ("_postprocess", "_compute_score"):
+        monkeypatch.setattr(verl_workers.AgentLoopWorker, name, getattr(verl_workers.AgentLoopWorker, name))
     tools.install(verl_loops)
+    tools.install_worker(verl_workers)
     return verl_loops
 
 
@@ -72,6 +78,21 @@ def loop(monkeypatch: pytest.MonkeyPatch, scripts: list[list[FunctionCall]], dec
     return made
 
 
+def worker() -> Any:
+    """verl's worker where the reward is computed elsewhere."""
+    made = verl_workers.AgentLoopWorker.__new__(verl_workers.AgentLoopWorker)
+    made.reward_loop_worker_handles = None
+    return made
+
+
+async def completed(made: Any, completion: int = 0) -> AgentLoopOutput:
+    """A completion from its start to its score, as verl's worker does it in one task."""
+    output = await made.run({}, completion=completion)
+    assert TALLY not in output.extra_fields, "a reward function would be given it"
+    await worker()._compute_score([output], kwargs={})
+    return output
+
+
 def call(name: str, arguments: str) -> FunctionCall:
     return FunctionCall(name=name, arguments=arguments)
 
@@ -88,7 +109,7 @@ def test_calls_and_failures_of_each_completion_stay_apart(loops: ModuleType, mon
     made = loop(monkeypatch, scripts)
 
     async def all_at_once() -> list[AgentLoopOutput]:
-        return await asyncio.gather(*(made.run({}, completion=index) for index in range(len(scripts))))
+        return await asyncio.gather(*(completed(made, index) for index in range(len(scripts))))
 
     outputs = asyncio.run(all_at_once())
     assert [output.extra_fields[TALLY] for output in outputs] == [(2, 0), (4, 3), (0, 0)]
@@ -98,7 +119,7 @@ def test_calls_and_failures_of_each_completion_stay_apart(loops: ModuleType, mon
 def test_a_tool_that_answers_like_a_failure_counts_as_one(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's answer for a tool that raised cannot be told from the same words of a tool: the one known blind spot."""
     made = loop(monkeypatch, [[call("quote_an_error", '{"text": "x"}')]])
-    assert asyncio.run(made.run({}, completion=0)).extra_fields[TALLY] == (1, 1)
+    assert asyncio.run(completed(made)).extra_fields[TALLY] == (1, 1)
 
 
 def test_a_tool_with_a_result_of_its_own_did_not_fail() -> None:
@@ -111,13 +132,13 @@ def test_a_tool_with_a_result_of_its_own_did_not_fail() -> None:
 
 def test_a_loop_without_tools_says_nothing(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     made = loop(monkeypatch, [[]], declared=False)
-    assert TALLY not in asyncio.run(made.run({}, completion=0)).extra_fields
+    assert TALLY not in asyncio.run(completed(made)).extra_fields
 
 
 def test_outside_a_run_nothing_is_counted(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     made = loop(monkeypatch, [[GOOD]])
     monkeypatch.delenv(RUN_VARIABLE)
-    assert TALLY not in asyncio.run(made.run({}, completion=0)).extra_fields
+    assert TALLY not in asyncio.run(completed(made)).extra_fields
 
 
 def test_of_several_outputs_the_last_has_the_tally(loops: ModuleType) -> None:
@@ -133,15 +154,44 @@ def test_a_call_that_raises_is_a_failure_and_still_raises(loops: ModuleType, mon
     monkeypatch.setattr(verl_loops.ToolAgentLoop, "_call_tool", broken)
     made = loop(monkeypatch, [[GOOD]])
 
-    seen = []
-    attach = tools._attach
-    monkeypatch.setattr(tools, "_attach", lambda output, tally: seen.append(tally) or attach(output, tally))
     with pytest.raises(ConnectionError, match="sandbox is gone"):
-        asyncio.run(made.run({}, completion=0))
-    assert seen == []
+        asyncio.run(completed(made))
 
 
-def test_a_verl_whose_completions_carry_nothing_is_reported() -> None:
-    old = SimpleNamespace(AgentLoopOutput=SimpleNamespace(model_fields={}), ToolAgentLoop=object)
-    with pytest.raises(KeyError):
-        tools.install(old)  # type: ignore[arg-type]
+def row(**extra: Any) -> Any:
+    """A completion as verl's worker joins it with others."""
+    ids = {
+        name: torch.ones(1, width, dtype=torch.long)
+        for name, width in {
+            "prompt_ids": 3,
+            "response_ids": 4,
+            "response_mask": 4,
+            "input_ids": 7,
+            "position_ids": 7,
+            "attention_mask": 7,
+        }.items()
+    }
+    own = {"reward_extra_info": {"score": 1.0}, **extra}
+    metrics = verl_workers.AgentLoopMetrics()
+    return verl_workers._InternalAgentLoopOutput(
+        **ids, reward_score=1.0, num_turns=2, metrics=metrics, extra_fields=own
+    )
+
+
+@pytest.mark.parametrize("with_tools", [(True, False), (False, True), (True, True), (False, False)])
+def test_batches_of_workers_with_other_loops_can_be_joined(loops: ModuleType, with_tools: tuple[bool, bool]) -> None:
+    chunks = [worker()._postprocess([row(**{TALLY: (2, 1)} if tools else {}), row()]) for tools in with_tools]
+    for chunk in chunks:
+        chunk.meta_info.pop("metrics")
+    joined = DataProto.concat(chunks).non_tensor_batch[TALLY]
+    assert list(joined) == [tally for tools in with_tools for tally in ((2, 1) if tools else None, None)]
+
+
+def test_outside_a_run_batches_stay_as_they_are(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUN_VARIABLE)
+    assert TALLY not in worker()._postprocess([row()]).non_tensor_batch
+
+
+def test_a_verl_whose_workers_do_not_score_is_reported() -> None:
+    with pytest.raises(AttributeError):
+        tools.install_worker(SimpleNamespace(AgentLoopWorker=type("AgentLoopWorker", (), {})))  # type: ignore[arg-type]

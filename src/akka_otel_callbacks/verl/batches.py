@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.verl import tags
 from akka_otel_callbacks.verl.importhook import wrap
 from akka_otel_callbacks.verl.rollouts import Rollouts, columns
-from akka_otel_callbacks.verl.tags import TERMS
 from akka_otel_callbacks.verl.tools import TALLY
 
 
@@ -50,14 +51,29 @@ def install(metric_utils: ModuleType) -> None:
 
 def install_v1(trainer_base: ModuleType) -> None:
     """The v1 trainers hand that function tensors only; what else there is of a rollout is in its key and its tag."""
-    wrap(trainer_base.PPOTrainer, "_compute_metrics", lambda compute: _describing(compute, _described_v1, trainer_base))
+    install_trainer(trainer_base.PPOTrainer)
+
+
+def install_trainer(trainer: type) -> None:
+    wrap(trainer, "_compute_metrics", lambda compute: _describing(compute, _described_v1))
+    tags.install_reward_model(trainer)
+
+
+def install_main_trainer() -> None:
+    """The v1 trainer of verl 0.8 runs as `__main__`, where no import hook sees it: it is found on the call stack."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        found = type(frame.f_locals.get("self"))
+        if found.__module__ == "__main__" and hasattr(found, "_compute_reward_colocate"):
+            install_trainer(found)
+        frame = frame.f_back
 
 
 def install_separation(ray_trainer: ModuleType) -> None:
     wrap(
         ray_trainer.SeparateRayPPOTrainer,
         "_fit_collect_metrics",
-        lambda collect: _describing(collect, _described_separation, ray_trainer),
+        lambda collect: _describing(collect, _described_separation),
     )
 
 
@@ -71,13 +87,11 @@ def _keeping(compute: Callable[..., Any]) -> Callable[..., Any]:
     return compute_data_metrics
 
 
-def _describing(
-    compute: Callable[..., Any], describe: Callable[..., Rollouts | None], module: ModuleType
-) -> Callable[..., Any]:
+def _describing(compute: Callable[..., Any], describe: Callable[..., Rollouts | None]) -> Callable[..., Any]:
     def wrapped(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not INBOX.listening:
             return compute(self, batch, *args, **kwargs)
-        INBOX.described = describe(self, batch, module) or Rollouts()
+        INBOX.described = describe(self, batch) or Rollouts()
         try:
             return compute(self, batch, *args, **kwargs)
         finally:
@@ -113,7 +127,7 @@ def _seen(batch: Any, described: Rollouts) -> Rollouts:
 
 
 @guarded
-def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollouts:
+def _described_v1(trainer: Any, batch: Any) -> Rollouts:
     """Keys are `{uid}_{session}_{index}`; an agent loop may leave several outputs of one session, of which the last
     holds the reward's completion. Tags tell the rows that only pad the batch."""
     rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
@@ -123,7 +137,7 @@ def _described_v1(trainer: Any, batch: Any, trainer_base: ModuleType) -> Rollout
         step=trainer.global_steps,
         groups=[session.rsplit("_", 1)[0] for session in sessions],
         last_of_session=_last_of_session(keys),
-        terms=columns([tag.get(TERMS, {}) for _, tag in rows]),
+        terms=columns(tags.take_terms(rows)),
         tools=[tag.get(TALLY) for _, tag in rows],
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
@@ -137,5 +151,5 @@ def _last_of_session(keys: Sequence[str]) -> list[bool]:
 
 
 @guarded
-def _described_separation(trainer: Any, batch: Any, ray_trainer: ModuleType) -> Rollouts:
+def _described_separation(trainer: Any, batch: Any) -> Rollouts:
     return Rollouts(step=trainer.global_steps)

@@ -7,6 +7,7 @@ verl 0.9 finds it by its `verl.plugins` entry point; 0.6 to 0.8 load it with
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -29,9 +30,9 @@ class Hook(NamedTuple):
 
 LAST = "the last figures of the v0 trainers on a Ray cluster"
 ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated share, rollout histograms"
-GROUPS = "groups of the v1 trainers"
+GROUPS = "groups of the v1 trainers, and terms of a reward model on their devices"
 TERMS = "reward terms and tools of the v1 trainers"
-REWARD_MODEL = "terms of a reward model on the v1 trainers' devices"
+TOOLS = "tool calls and failures"
 MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
@@ -42,27 +43,18 @@ HOOKS = (
     Hook("verl.experimental.one_step_off_policy.ray_trainer", "tracking:install_fit", LAST),
     Hook("verl.trainer.ppo.metric_utils", "batches:install", ROLLOUTS),
     Hook("verl.trainer.ppo.v1.trainer_base", "batches:install_v1", GROUPS),
-    Hook("verl.trainer.main_ppo_sync", "batches:install_v1", GROUPS),
-    Hook("verl.trainer.ppo.v1.agent_loop_tq", "tags:install", TERMS),
-    Hook("verl.trainer.ppo.v1.trainer_base", "tags:install_reward_model", REWARD_MODEL),
-    Hook("verl.trainer.main_ppo_sync", "tags:install", TERMS),
-    Hook("verl.trainer.main_ppo_sync", "tags:install_reward_model", REWARD_MODEL),
+    Hook("transfer_queue", "tags:install", TERMS),
     Hook("verl.experimental.separation.ray_trainer", "batches:install_separation", "which step a rollout belongs to"),
     Hook("verl.trainer.ppo.core_algos", "clip_ratio:install", "clip ratio by side"),
     Hook("verl.workers.engine.base", "memory:install", MEMORY),
     Hook("verl.workers.engine_workers", "memory:install_marks", MEMORY),
-    Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", "tool calls and failures"),
+    Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", TOOLS),
+    Hook("verl.experimental.agent_loop.agent_loop", "tools:install_worker", TOOLS),
     Hook("vllm.v1.engine.async_llm", "vllm:install", "the run's labels on the rollout servers' own metrics"),
 )
 
 failed: dict[Hook, Exception] = {}
 """Hooks that this verl has no place for, with the reason."""
-
-
-def install_all(module: ModuleType) -> None:
-    for hook in HOOKS:
-        if hook.module == module.__name__:
-            install(hook, module)
 
 
 def install(hook: Hook, module: ModuleType) -> None:
@@ -87,4 +79,4 @@ def warn_of_failed() -> None:
 
 
 if os.environ.get(DISABLE) != "1":
-    after_import({hook.module: install_all for hook in HOOKS})
+    after_import({hook.module: functools.partial(install, hook) for hook in HOOKS})

@@ -19,18 +19,30 @@ from akka_otel_callbacks.verl.tools import TALLY
 TERMS = "akka_otel_terms"
 """The reward function's numbers by name, in a rollout's tag; its tools are there under the name of the tally."""
 
+TRAINING = "train"
+"""verl's partition of the queue for rollouts that are trained on."""
+
 _scores: list[Any] = []
 """What the reward model said last."""
+_scored: dict[str, dict[str, float]] = {}
+"""Its terms of the step's rollouts, by their key. In tags they would be lost: every put of verl's reads those anew."""
 
 
-def install(agent_loop: ModuleType) -> None:
+def install(transfer_queue: ModuleType) -> None:
     """The agent loops' processes put each finished rollout into the queue, with its tag."""
-    wrap(agent_loop.tq, "async_kv_batch_put", _telling)
+    wrap(transfer_queue, "async_kv_batch_put", _telling)
 
 
-def install_reward_model(trainer_base: ModuleType) -> None:
+def install_reward_model(trainer: type) -> None:
     """A reward model on the trainer's own devices scores the whole batch at once, after the rollouts were put."""
-    wrap(trainer_base.PPOTrainer, "_compute_reward_colocate", _scored_later)
+    wrap(trainer, "_compute_reward_colocate", _scored_later)
+
+
+def take_terms(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, float]]:
+    """The terms of the step's rollouts, given by key and tag, in their order."""
+    terms = [{**tag.get(TERMS, {}), **_scored.get(key, {})} for key, tag in rows]
+    _scored.clear()
+    return terms
 
 
 def _telling(put: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,13 +93,12 @@ def _remembering(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 @guarded
 def _tell_scores(batch: Any) -> None:
-    """The batch's tags in this process are those that come back with the finished step."""
-    if not _scores or not is_active():
+    if not _scores or batch.partition_id != TRAINING or not is_active():
         return
     scores = _scores.pop()
     terms = {key: scores.non_tensor_batch[key] for key in scores.meta_info.get("reward_extra_keys", ())}
-    for row, tag in enumerate(batch.tags):
-        tag[TERMS] = tag.get(TERMS, {}) | numbers({term: column[row] for term, column in terms.items()})
+    for row, key in enumerate(batch.keys):
+        _scored[key] = numbers({term: column[row] for term, column in terms.items()})
 
 
 def numbers(info: Mapping[str, Any]) -> dict[str, float]:

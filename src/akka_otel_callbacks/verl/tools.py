@@ -34,32 +34,61 @@ _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("akka_otel
 
 
 def install(tool_agent_loop: ModuleType) -> None:
-    """
-    Raises:
-        KeyError: verl up to 0.5, whose completions carry no fields of others.
-    """
-    tool_agent_loop.AgentLoopOutput.model_fields["extra_fields"]
     wrap(tool_agent_loop.ToolAgentLoop, "run", _tallied)
     wrap(tool_agent_loop.ToolAgentLoop, "_call_tool", _counted)
 
 
+def install_worker(agent_loop: ModuleType) -> None:
+    """Without this nothing is told of what `install` counts.
+
+    Raises:
+        AttributeError: verl up to 0.6.
+    """
+    worker = agent_loop.AgentLoopWorker
+    wrap(worker, "_postprocess", _evened)
+    wrap(worker, "_compute_score", _told_after)
+
+
 def _tallied(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A tally per completion. Its calls run as tasks of their own, each with a copy of the context and so with the
-    same tally."""
+    """A tally per completion, which is a task of its own from here to its score. Its calls run as tasks, too, each with
+    a copy of the context and so with the same tally."""
 
     async def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_active() or not getattr(self, "tools", None):
-            return await run(self, *args, **kwargs)
-        tally = Tally()
-        token = _tally.set(tally)
-        try:
-            output = await run(self, *args, **kwargs)
-        finally:
-            _tally.reset(token)
-        _attach(output, tally)
-        return output
+        _tally.set(Tally() if is_active() and getattr(self, "tools", None) else None)
+        return await run(self, *args, **kwargs)
 
     return wrapped
+
+
+def _told_after(compute_score: Callable[..., Any]) -> Callable[..., Any]:
+    """The reward function is given the completion's fields, and must not find ours among them."""
+
+    async def _compute_score(self: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        tally = _tally.get()
+        _tally.set(None)
+        scored = await compute_score(self, outputs, *args, **kwargs)
+        if tally is not None:
+            _attach(outputs, tally)
+        return scored
+
+    return _compute_score
+
+
+def _evened(postprocess: Callable[..., Any]) -> Callable[..., Any]:
+    """verl joins the workers' batches, which must have the same columns whichever loops a worker had."""
+
+    def _postprocess(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_active():
+            _even(inputs)
+        return postprocess(self, inputs, *args, **kwargs)
+
+    return _postprocess
+
+
+@guarded
+def _even(completions: Any) -> None:
+    for completion in completions:
+        completion.extra_fields.setdefault(TALLY, None)
 
 
 def _counted(call_tool: Callable[..., Any]) -> Callable[..., Any]:
