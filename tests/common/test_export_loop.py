@@ -89,9 +89,9 @@ def test_every_step_is_exported_but_no_two_exports_are_closer_than_the_pause(
 ) -> None:
     loop = run(pause_s=0.2)
     for _ in range(60):
+        last_step = time.monotonic()
         loop.step_reported()
         time.sleep(0.01)
-    last_step = time.monotonic()
     wait_until(lambda: reader.collected[-1] >= last_step, timeout_s=20)
     assert min(b - a for a, b in zip(reader.collected, reader.collected[1:], strict=False)) >= 0.195
     assert reader.collected[-1] - last_step < 1.0
