@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
-from akka_otel_callbacks.verl.idle import idle
+from akka_otel_callbacks.verl.idle import ONE_STEP_OFF_KEY, idle
 from tests.verl.recorded import calls, steps
 
 SEPARATE = {"trainer": {"v1": {"trainer_mode": "separate_async"}}}
@@ -21,14 +23,20 @@ def test_separate_async_waits_within_gen() -> None:
         assert idle(row, SEPARATE) == {"trainer": pytest.approx(row["timing_s/gen"] / row["timing_s/step"])}
 
 
-def test_one_step_off() -> None:
-    row = {"timing_s/step": 10.0, "timing_s/gen": 2.5, "timing_s/generate_async": 4.0}
-    assert idle(row, {}) == {"trainer": 0.25, "rollout": pytest.approx(0.6)}
+def test_one_step_off_knows_the_trainers_share_alone() -> None:
+    """20 s of generation beside an update of 50 s: the coroutine's timer ends when the update lets go of the loop."""
+    row = {"timing_s/step": 60.0, "timing_s/gen": 6.0, "timing_s/generate_async": 60.0}
+    assert idle(row, {}) == {"trainer": 0.1}
 
 
-def test_a_generation_longer_than_the_step_leaves_no_idle_time() -> None:
-    row = {"timing_s/step": 10.0, "timing_s/gen": 9.0, "timing_s/generate_async": 14.0}
-    assert idle(row, {})["rollout"] == 0.0
+def test_a_wait_longer_than_the_step_is_all_of_it() -> None:
+    assert idle({"timing_s/step": 10.0, "timing_s/gen": 10.5}, SEPARATE) == {"trainer": 1.0}
+
+
+def test_verls_one_step_off_trainer_still_times_its_generation_under_that_key() -> None:
+    folder = pathlib.Path(pytest.importorskip("verl").__file__).parent / "experimental"
+    source = (folder / "one_step_off_policy" / "ray_trainer.py").read_text()
+    assert f'marked_timer("{ONE_STEP_OFF_KEY.removeprefix("timing_s/")}"' in source
 
 
 def test_fully_async_logs_both_shares() -> None:
