@@ -70,6 +70,21 @@ def test_fully_async_shows_both_idle_shares_of_one_step_though_they_come_in_two_
     assert recorded.gauge(names.RL_IDLE, role="trainer") == pytest.approx(0.9400101674873246)
 
 
+def test_a_validation_between_the_parts_of_a_step_loses_neither() -> None:
+    """In fully_async the servers' row comes first, then the validation's, then the step's, all under one number."""
+    translation = RLTranslation(RL_CONFIG, (0, 9, 1))
+    early: list[dict[str, Any]] = [{"fully_async/rollouter/idle_ratio": 0.5}, {"val-core/gsm8k/acc/mean@1": 0.25}]
+    assert [translation.step_of(LogCall(translation, row, 3)) for row in early] == [None, None]
+    step = translation.step_of(
+        LogCall(translation, {"training/global_step": 9, "fully_async/trainer/idle_ratio": 0.25}, 3)
+    )
+    assert step is not None
+    assert step.idle == {"rollout": 0.5, "trainer": 0.25}
+    after = translation.step_of(LogCall(translation, {"training/global_step": 9}, 3))
+    assert after is not None
+    assert after.idle == {}
+
+
 def test_a_part_of_a_step_that_never_came_is_not_taken_for_another() -> None:
     translation = RLTranslation(RL_CONFIG, (0, 9))
     assert translation.step_of(LogCall(translation, {"fully_async/rollouter/idle_ratio": 0.5}, 1)) is None
@@ -95,6 +110,15 @@ def test_the_learning_rate_is_the_one_that_the_step_used(
     logged = [{"training/global_step": n, "actor/lr": n / 10} for n in (1, 2, 3)]
     found = [translation.step_of(LogCall(translation, row, n)) for n, row in enumerate(logged, 1)]
     assert [step.learning_rate for step in found if step] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("updates", "expected"), [(1, [None, 0.1, 0.2]), (2, [None] * 3), (4, [None] * 3)])
+def test_a_mean_of_several_updates_rates_is_no_learning_rate(updates: int, expected: list[float | None]) -> None:
+    config = {**RL_CONFIG, "async_training": {"trigger_parameter_sync_step": updates}}
+    translation = RLTranslation(config, (0, 9, 1))
+    logged = [{"training/global_step": n * updates, "actor/lr": n / 10} for n in (1, 2, 3)]
+    found = [translation.step_of(LogCall(translation, row, n)) for n, row in enumerate(logged, 1)]
+    assert [step.learning_rate for step in found if step] == expected
 
 
 def test_a_step_without_an_update_of_the_policy_has_no_learning_rate() -> None:

@@ -63,23 +63,29 @@ class RLTranslation:
         self._max_length = max_completion_length(config)
         logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
-        self._early: LogCall | None = None
+        self._averages_rates = get(config, "async_training.trigger_parameter_sync_step", 1) > 1
+        self._early_number: int | None = None
+        self._early_row: dict[str, Any] = {}
 
     def step_of(self, call: LogCall) -> RLStep | None:
-        """The step that a call completes. fully_async logs its rollout servers' part of a step in a call of its own,
-        before the step itself; it is kept for that step."""
+        """The step that a call completes. fully_async logs its rollout servers' part of a step and a validation in
+        calls of their own, before the step itself; they are kept for that step."""
+        row = self._with_early(call)
         if RL_STEP_KEY not in call.row:
-            self._early = call
+            self._early_number, self._early_row = call.number, row
             return None
-        early, self._early = self._early, None
-        row = {**early.row, **call.row} if early is not None and early.number == call.number else call.row
+        self._early_number, self._early_row = None, {}
         step = rl_step(row, self._loss_mode)
         step.number = call.number
-        step.learning_rate = self._learning_rate.applied(step.learning_rate)
+        # fully_async logs the mean over a step's updates, which under a schedule is the rate of none of them.
+        step.learning_rate = None if self._averages_rates else self._learning_rate.applied(step.learning_rate)
         step.idle = idle(row, self._config)
         set_figures(step, call.rollouts, self._max_length)
         _leave_out_padding(step, call.rollouts)
         return step
+
+    def _with_early(self, call: LogCall) -> dict[str, Any]:
+        return self._early_row | call.row if call.number == self._early_number else call.row
 
 
 class SFTTranslation:
