@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import threading
 import time
 from collections.abc import Callable
@@ -138,17 +139,52 @@ def test_a_process_that_trains_itself_asks_itself(job: Ray, monkeypatch: pytest.
     assert job.called == []
 
 
-def test_a_worker_that_hangs_is_left_out_within_the_bound(job: Ray) -> None:
+def test_a_worker_that_hangs_leaves_the_marks_within_the_bound(job: Ray) -> None:
     gatherer = Gatherer({})
     assert gathered(gatherer).max_allocated == 700
     job.hanging.add("b")
     started = time.monotonic()
     found = gathered(gatherer)
     assert time.monotonic() - started < gathering.WAIT_TIMEOUT_S + 0.2
-    assert found.parts()["activations"] == 100  # of those that answered
+    assert found.parts() is None  # those of the other worker are not the fullest one's
     assert (found.max_allocated, found.max_reserved) == (700, 750)  # which can only have risen since
     job.hanging.clear()
     assert gathered(gatherer).parts()["activations"] == 300
+
+
+def test_a_worker_that_was_never_heard_may_be_the_fullest(job: Ray) -> None:
+    job.hanging.add("b")
+    found = gathered(Gatherer({}))
+    assert (found.max_allocated, found.parts()) == (500, None)
+
+
+def test_a_worker_that_lost_its_parts_may_be_the_fullest(job: Ray) -> None:
+    job.workers["b"] = StepMemory(700, 750)
+    found = gathered(Gatherer({}))
+    assert (found.max_allocated, found.parts()) == (700, None)
+
+
+def test_workers_are_given_their_time_from_when_they_were_asked(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    ask, wait = Gatherer.asked, job.wait
+    monkeypatch.setattr(Gatherer, "asked", lambda self: time.sleep(0.1) or ask(self))
+    monkeypatch.setattr(
+        job, "wait", lambda calls, num_returns, timeout: given.append(timeout) or wait(calls, num_returns, timeout)
+    )
+    assert gathered(Gatherer({})) is not None
+    assert given == [gathering.ANSWER_TIMEOUT_S]
+
+
+def test_fully_async_has_marks_alone(job: Ray) -> None:
+    """Its row of a step lacks the update that the workers ran last."""
+    found = gathered(Gatherer({"async_training": {"trigger_parameter_sync_step": 2}}))
+    assert (found.max_allocated, found.max_reserved, found.parts()) == (700, 750, None)
+
+
+def test_verls_fully_async_trainer_still_logs_before_it_adds_the_last_update() -> None:
+    folder = pathlib.Path(pytest.importorskip("verl").__file__).parent / "experimental" / "fully_async_policy"
+    _, step = (folder / "fully_async_trainer.py").read_text().split("async def fit_step(", 1)
+    assert step.index("self._fit_log_aggregated_training_metrics(") < step.index("self._fit_postprocess_step()")
 
 
 def test_workers_that_all_hang_leave_nothing(job: Ray) -> None:
@@ -186,7 +222,7 @@ def test_the_training_thread_waits_for_nothing(job: Ray) -> None:
 def test_a_worker_that_died_is_left_out(job: Ray) -> None:
     job.workers["b"] = RayError("the actor died")
     found = gathered(Gatherer({}))
-    assert found.max_allocated == 500
+    assert (found.max_allocated, found.parts()) == (500, None)
     assert not guard.failures
 
 

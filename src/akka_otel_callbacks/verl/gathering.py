@@ -16,9 +16,10 @@ from akka_otel_callbacks.verl.settings import get
 from akka_otel_callbacks.verl.vocabulary import SFT_STEP_KEY, Row
 
 ANSWER_TIMEOUT_S = 0.5
-"""A worker answers within milliseconds between two of verl's calls. One that is busy is left out of the step."""
-WAIT_TIMEOUT_S = 0.75
-"""How long after its start a gathering is waited for: past the timeout it still takes what was answered."""
+"""How long after they were asked the workers are waited for. A worker answers within milliseconds between two of
+verl's calls."""
+WAIT_TIMEOUT_S = 1.0
+"""How long after its start a gathering is waited for, which has many workers to ask and their answers to take."""
 UPDATED = ("actor/grad_norm", SFT_STEP_KEY)
 """A row with one of them is of a step that trained the policy; a worker without an account then never has one."""
 
@@ -35,6 +36,8 @@ class Gatherer:
 
     def __init__(self, config: Any) -> None:
         self._has_accounts = get(config, "trainer.device", "cuda") in memory.ALLOCATORS
+        # fully_async logs a step before it adds the update just run, so that the latest updates are of two steps.
+        self._marks_only = get(config, "async_training") is not None
         self._without: set[Any] = set()
         self._marks: dict[Any, StepMemory] = {}
         self._latest: Gathering | None = None
@@ -59,13 +62,18 @@ class Gatherer:
         """The workers that may have an account, by their ID."""
         return {name: handle for name, handle in worker.driven().items() if name not in self._without}
 
-    def received(self, answers: Mapping[Any, StepMemory | None]) -> StepMemory | None:
+    def received(self, answers: Mapping[Any, StepMemory | None], *, complete: bool) -> StepMemory | None:
         """The job's figures from its workers' answers. The marks only ever rise, so those of a worker that was left
-        out still count as it last told them."""
+        out still count as it last told them. It may have been the fullest, so that nobody's parts stand for the job.
+
+        Args:
+            complete: whether everyone who was asked has answered.
+        """
         told = {name: answer for name, answer in answers.items() if answer is not None}
         self._without.update(answers.keys() - told.keys())
         self._marks.update({name: StepMemory(last.max_allocated, last.max_reserved) for name, last in told.items()})
-        return most_reserved([*told.values(), *self._marks.values()]) if told else None
+        has_parts = complete and not self._marks_only and all(last.peak is not None for last in told.values())
+        return most_reserved([*(told.values() if has_parts else ()), *self._marks.values()]) if told else None
 
 
 class Gathering(threading.Thread):
@@ -84,18 +92,16 @@ class Gathering(threading.Thread):
         asked = self._gatherer.asked()
         calls = {handle.__ray_call__.remote(memory.answer): name for name, handle in asked.items()}
         if calls:
-            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=self._left(ANSWER_TIMEOUT_S))
-            self._result = self._gatherer.received({calls[call]: answer for call, answer in _answers(ray, ready)})
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=ANSWER_TIMEOUT_S)
+            answers = {calls[call]: answer for call, answer in _answers(ray, ready)}
+            self._result = self._gatherer.received(answers, complete=len(answers) == len(calls))
 
     def result(self) -> StepMemory | None:
         """The job's figures; None where no worker answered in time. The training thread, which may have to translate
         steps when the exporter does not get to it, takes what is there."""
         if threading.get_ident() != self._training_thread:
-            self.join(self._left(WAIT_TIMEOUT_S))
+            self.join(max(0.0, self._began + WAIT_TIMEOUT_S - time.monotonic()))
         return self._result
-
-    def _left(self, timeout_s: float) -> float:
-        return max(0.0, self._began + timeout_s - time.monotonic())
 
 
 def _answers(ray: Any, ready: list[Any]) -> Iterator[tuple[Any, StepMemory | None]]:
