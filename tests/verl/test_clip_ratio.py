@@ -19,6 +19,7 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.verl import clip_ratio
 from akka_otel_callbacks.verl.clip_ratio import CLIPPED_HIGH
 from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.verl.vocabulary import rl_step
 
 SHAPE = (8, 50)
 
@@ -124,9 +125,41 @@ def test_an_error_of_ours_leaves_the_loss_alone(core_algos: ModuleType, monkeypa
     monkeypatch.setattr(clip_ratio, "MAX_LOG_RATIO", "broken")
     value, metrics = core_algos.get_policy_loss_fn("vanilla")(**arguments())
     assert value.requires_grad
-    assert CLIPPED_HIGH not in metrics
+    assert math.isnan(metrics[CLIPPED_HIGH])
     assert guard.failures.total() == 1
     guard.failures.clear()
+
+
+@pytest.mark.parametrize("broken", ["share_above_bound", "share_that_cannot_be_read"])
+def test_an_error_on_one_worker_leaves_verls_mean_over_the_workers(
+    core_algos: ModuleType, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """verl raises where a worker has fewer values than another. A share of some workers alone is none of the job."""
+    guard.failures.clear()
+    fails = {
+        "share_above_bound": lambda *_: 1 / 0,
+        "share_that_cannot_be_read": lambda *_: torch.ones(2),
+    }
+    loss = core_algos.get_policy_loss_fn("vanilla")
+    workers: list[dict[str, Metric]] = [{}, {}]
+    for number, worker in enumerate(workers):
+        for micro_batch in range(2):
+            with monkeypatch.context() as patch:
+                if (number, micro_batch) == (1, 0):
+                    patch.setattr(clip_ratio, "share_above_bound", fails[broken])
+                found = Metric.from_dict(loss(**arguments(micro_batch))[1], AggregationType.MEAN)
+            for key, metric in found.items():
+                worker.setdefault(key, metric.init_list()).extend(metric)
+    row = {key: Metric.aggregate_dp([worker[key] for worker in workers]) for key in workers[0]}
+    assert guard.failures.total() == 1
+    guard.failures.clear()
+    step = rl_step(row)
+    assert step.clip_ratio is not None
+    assert math.isfinite(step.clip_ratio)
+    assert step.clip_ratio_high is not None
+    assert step.clip_ratio_low is not None
+    assert math.isnan(step.clip_ratio_high)
+    assert math.isnan(step.clip_ratio_low)
 
 
 def test_a_loss_that_the_user_registered_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:

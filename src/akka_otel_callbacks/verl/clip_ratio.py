@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -72,5 +73,10 @@ def share_above_bound(masked_mean: Callable[[Any, Any], Any], arguments: Mapping
 
 @guarded
 def _add(result: Any, share: Any) -> None:
+    metrics = result[1]
+    if CLIPPED_HIGH in metrics:
+        return
+    # verl refuses to average an entry that one worker has fewer values of than the others: it must never be missing.
+    metrics[CLIPPED_HIGH] = math.nan
     if share is not None:
-        result[1].setdefault(CLIPPED_HIGH, share.item())
+        metrics[CLIPPED_HIGH] = share.item()
