@@ -14,7 +14,7 @@ pytest.importorskip("verl", reason="verl is not installed in this environment")
 import torch
 from tensordict import TensorDict
 from torch import nn
-from verl.utils.tensordict_utils import get
+from verl.utils.tensordict_utils import assign_non_tensor, get
 from verl.workers import engine_workers
 from verl.workers.engine import base
 
@@ -350,6 +350,17 @@ def test_a_peak_since_the_last_update_is_in_verls_figures(
     engine.train(1000)
     engine.allocator.take("a critic's update", 8000)
     assert postprocessed()["perf/max_memory_allocated_gb"] == engine.allocator.max_allocated / 1024**3
+
+
+def test_a_verl_that_logs_no_memory_stays_without(engine: Engine) -> None:
+    """As 0.7.1, where both lines are comments."""
+    engine.train(1000)
+    output = TensorDict({}, batch_size=[])
+    metrics = {"loss": 0.5}
+    assign_non_tensor(output, metrics=metrics)
+    postprocess = memory._with_true_marks(lambda self: output)
+    assert get(postprocess(None), "metrics") == {"loss": 0.5}
+    assert not guard.failures
 
 
 def test_a_correction_that_fails_leaves_verls_figures(

@@ -167,7 +167,7 @@ def _end(memory: EngineMemory) -> None:
 
 @guarded
 def _correct(output: Any) -> None:
-    """Other workers of the process, such as a critic's, read the same counters."""
+    """Other workers of the process, such as a critic's, read the same counters. Not every version logs them."""
     memories = _memories()
     if not memories:
         return
@@ -176,7 +176,8 @@ def _correct(output: Any) -> None:
     metrics = get(output, "metrics")
     for memory in memories:
         for key, mark in zip(VERLS_MARKS, memory.marks, strict=True):
-            metrics[key] = max(metrics[key], mark / GIB)
+            if key in metrics:
+                metrics[key] = max(metrics[key], mark / GIB)
 
 
 def _opened(engine: Any) -> EngineMemory | None:
