@@ -9,7 +9,7 @@ import os
 
 import torch
 
-from akka_otel_callbacks.verl import memory
+from akka_otel_callbacks.verl import gathering, memory
 from tests.support.allocator import ScriptedAllocator
 
 TOTAL, EXTERNAL = 200_000_000, 7_000_000
@@ -43,3 +43,4 @@ class Device(ScriptedAllocator):
 
 
 memory.ALLOCATORS["cpu"] = Device
+gathering.ANSWER_TIMEOUT_S, gathering.WAIT_TIMEOUT_S = 20.0, 30.0  # a busy machine takes its time

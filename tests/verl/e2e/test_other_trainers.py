@@ -15,7 +15,7 @@ from tests.verl.e2e.harness import Case, Run, trained
 
 pytestmark = pytest.mark.skipif(os.environ.get("VERL_E2E") != "all", reason="VERL_E2E=all runs the other trainers, too")
 
-TRAINER, ROLLOUT = names.RlRole.TRAINER, names.RlRole.ROLLOUT
+TRAINER = names.RlRole.TRAINER
 
 
 class Expected(NamedTuple):
@@ -27,13 +27,15 @@ CASES = {
     "ppo": Expected(frozenset({"actor_rollout+critic"})),
     "colocate-async": Expected(frozenset({"actor_rollout"})),
     "separate-async": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
-    "one-step-off": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER, ROLLOUT})),
+    "one-step-off": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
 }
+QUIET = {"VERL_LOGGING_LEVEL": "WARN"}
+"""verl 0.9.1 ends separate_async by a mistake in a line that it logs at INFO."""
 
 
 @pytest.fixture(scope="module", params=CASES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with trained(Case(request.param), tmp_path_factory.mktemp("run")) as run:
+    with trained(Case(request.param, environ=QUIET), tmp_path_factory.mktemp("run")) as run:
         yield run
 
 

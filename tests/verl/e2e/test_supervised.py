@@ -15,9 +15,11 @@ from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
 
 FILLS = "tests.verl.e2e.fills"
+WARM_UP = ("optim.lr_warmup_steps=10",)
+"""Every step has a learning rate of its own."""
 CASES = {
-    "torchrun": Case("sft", workers=2, external=FILLS),
-    "ray-cluster": Case("sft-ray", workers=2, cluster=True, external=FILLS),
+    "torchrun": Case("sft", workers=2, external=FILLS, extra=WARM_UP),
+    "ray-cluster": Case("sft-ray", workers=2, cluster=True, external=FILLS, extra=WARM_UP),
 }
 GAUGES = {
     names.SFT_STEP_LOSS: "train/loss",
@@ -48,6 +50,7 @@ def test_gauges_are_what_verl_logged(run: Run) -> None:
     for metric, key in GAUGES.items():
         assert run.steps[-1][key] > 0
         assert run.value(metric) == close(run.steps[-1][key]), metric.name
+    assert run.steps[-1]["train/lr"] > run.steps[-2]["train/lr"] > 0
     assert run.value(names.SFT_STEP_LEARNING_RATE) == close(run.steps[-2]["train/lr"])
 
 
