@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.verl.gathering import Gathered
@@ -63,7 +64,7 @@ class RLTranslation:
         self._max_length = max_completion_length(config)
         logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
-        self._averages_rates = get(config, "async_training.trigger_parameter_sync_step", 1) > 1
+        self._averages_rates = (number(get(config, "async_training.trigger_parameter_sync_step")) or 1) > 1
         self._early_number: int | None = None
         self._early_row: dict[str, Any] = {}
 
