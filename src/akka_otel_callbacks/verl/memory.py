@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.memory import CudaAllocator, MemoryAccount, Peak, StepMemory, most_reserved
 from akka_otel_callbacks.verl import environment, worker
 from akka_otel_callbacks.verl.importhook import wrap
 
 if TYPE_CHECKING:
-    from akka_otel_callbacks.common.memory import Allocator
+    from akka_otel_callbacks.common.memory import Allocator, Peak, StepMemory
 
 
 def _of_current_cuda_device() -> Allocator:
     import torch
+
+    from akka_otel_callbacks.common.memory import CudaAllocator
 
     return CudaAllocator(torch.cuda.current_device())
 
@@ -56,6 +57,8 @@ def install_marks(engine_workers: ModuleType) -> None:
 def answer(actor: Any = None) -> StepMemory | None:
     """What the mini-batches since the last answer held; None in a process that has no account. Where there was no
     mini-batch since, it is the marks alone. The driver has Ray call it in the worker."""
+    from akka_otel_callbacks.common.memory import most_reserved
+
     return most_reserved(found for memory in _memories() if (found := memory.take()) is not None)
 
 
@@ -67,6 +70,8 @@ class EngineMemory:
     """
 
     def __init__(self, allocator: Allocator) -> None:
+        from akka_otel_callbacks.common.memory import MemoryAccount  # not in every process that loads the plugin
+
         self._account = MemoryAccount([allocator], parts=True)
         self._watched: Any = None
         self._latest: StepMemory | None = None

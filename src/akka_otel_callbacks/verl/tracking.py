@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl import batches, plugin
+from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.environment import LOGGER
 from akka_otel_callbacks.verl.importhook import wrap
 
@@ -53,6 +53,7 @@ def _opening(init: Callable[..., None]) -> Callable[..., None]:
 def _open(tracking: Any, arguments: Mapping[str, Any]) -> None:
     asked = arguments.get("default_backend", ())
     if LOGGER in ([asked] if isinstance(asked, str) else asked):
+        from akka_otel_callbacks.verl import batches
         from akka_otel_callbacks.verl.backend import Backend
 
         guarded(batches.install_main_trainer)()
