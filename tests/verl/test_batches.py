@@ -278,6 +278,22 @@ def test_a_trainer_that_runs_as_main_is_found(metric_utils: ModuleType) -> None:
     assert (rollouts.step, figures([rollouts]).rollouts) == (7, 3)
 
 
+def test_a_trainer_of_another_kind_that_runs_as_main_is_left_alone() -> None:
+    """A user's own v0 trainer, which scores with a reward model, too."""
+
+    class Own:
+        __module__ = "__main__"
+
+        def _compute_reward_colocate(self, batch: Any) -> None: ...
+
+        def fit(self) -> None:
+            batches.install_main_trainer()
+
+    before = dict(vars(Own))
+    Own().fit()
+    assert dict(vars(Own)) == before
+
+
 def test_verl_still_has_the_places_that_are_hooked() -> None:
     from verl.experimental.separation import ray_trainer
     from verl.trainer.ppo.v1 import trainer_base

@@ -171,6 +171,7 @@ def test_updates_of_one_step_are_scored_one_by_one(monkeypatch: pytest.MonkeyPat
 def test_scores_of_a_validation_are_in_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     scored(monkeypatch, rows(), QUALITY, partition="val")
     assert tags.take_terms(rows()) == [{"format": 1.0}, {}]
+    assert not tags._scores, "its tensors are not kept"
 
 
 def test_a_reward_model_outside_a_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

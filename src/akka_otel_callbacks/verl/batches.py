@@ -64,7 +64,7 @@ def install_main_trainer() -> None:
     frame: Any = sys._getframe(1)
     while frame is not None:
         found = type(frame.f_locals.get("self"))
-        if found.__module__ == "__main__" and hasattr(found, "_compute_reward_colocate"):
+        if found.__module__ == "__main__" and hasattr(found, "_compute_metrics"):  # a user's own v0 trainer has none
             install_trainer(found)
         frame = frame.f_back
 

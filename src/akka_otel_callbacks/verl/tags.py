@@ -93,9 +93,11 @@ def _remembering(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 @guarded
 def _tell_scores(batch: Any) -> None:
-    if not _scores or batch.partition_id != TRAINING or not is_active():
+    if not _scores:
         return
-    scores = _scores.pop()
+    scores = _scores.pop()  # also where nobody needs it: it holds the batch's tensors
+    if batch.partition_id != TRAINING or not is_active():
+        return
     terms = {key: scores.non_tensor_batch[key] for key in scores.meta_info.get("reward_extra_keys", ())}
     for row, key in enumerate(batch.keys):
         _scored[key] = numbers({term: column[row] for term, column in terms.items()})
