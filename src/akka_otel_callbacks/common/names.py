@@ -1085,6 +1085,13 @@ RL_ROLLOUT_REWARD: Final = Metric(
         5,
     ),
 )
+RL_ROLLOUT_REWARD_NEGATIVE: Final = Metric(
+    "akka.optimize.training.rl.rollout.reward.negative",
+    Kind.COUNTER,
+    "{completion}",
+    "Completions whose reward, or whose weighted share of a term, was negative.",
+    attributes=(ATTR_RL_TERM,),
+)
 RL_STEP_CLIP_RATIO: Final = Metric(
     "akka.optimize.training.rl.step.clip_ratio",
     Kind.GAUGE,
@@ -1724,6 +1731,7 @@ JOB_METRICS: Final = (
     RL_IDLE,
     RL_ROLLOUT_COMPLETION_LENGTH,
     RL_ROLLOUT_REWARD,
+    RL_ROLLOUT_REWARD_NEGATIVE,
     RL_STEP_CLIP_RATIO,
     RL_STEP_CLIP_RATIO_HIGH,
     RL_STEP_CLIP_RATIO_LOW,

@@ -1,0 +1,204 @@
+"""Histograms as data: a step's values are counted in one pass, where the SDK takes a call for each value.
+
+The counts are those that the SDK makes of the same values. A distribution never changes; the sum of two is that of all
+their values. A reader with delta temporality adds up the steps since its last export, because a minimum cannot be
+subtracted.
+
+A negative value is counted in the lowest bucket, under its true minimum. OTLP has a `sum` only of values that cannot be
+negative, so a distribution with a negative value has none.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from akka_otel_callbacks.common.board import Attributes
+from akka_otel_callbacks.common.numbers import number
+
+if TYPE_CHECKING:  # a process that publishes nothing does not load the SDK
+    from opentelemetry.sdk.metrics.export import ExponentialHistogramDataPoint, HistogramDataPoint
+
+MAX_BUCKETS, MAX_SCALE = 160, 20
+"""Of an exponential histogram, as the OpenTelemetry specification has them."""
+SMALLEST_NORMAL = sys.float_info.min
+MAX_EXPONENT = sys.float_info.max_exp
+
+
+class Tally(NamedTuple):
+    """How often each number occurs among some values, and how many of them were NaN or infinite."""
+
+    counts: Counter[float]
+    nonfinite: int = 0
+
+
+def tally(values: Sequence[Any]) -> Tally:
+    """Counts the numbers among the values, as `number` reads them."""
+    numbers = values if set(map(type, values)) <= {float} else [n for n in map(number, values) if n is not None]
+    if math.isfinite(sum(numbers)):  # then each of them is
+        return Tally(Counter(numbers))
+    finite = [value for value in numbers if math.isfinite(value)]
+    return Tally(Counter(finite), len(numbers) - len(finite))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a histogram says beside its buckets."""
+
+    count: int = 0
+    total: float = 0.0
+    min: float = math.inf
+    max: float = -math.inf
+    negative: int = 0
+
+    @classmethod
+    def of(cls, counts: Counter[float]) -> Summary:
+        return cls(
+            sum(counts.values()),
+            sum(value * count for value, count in counts.items()),
+            min(counts, default=math.inf),
+            max(counts, default=-math.inf),
+            sum(count for value, count in counts.items() if value < 0),
+        )
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(
+            self.count + other.count,
+            self.total + other.total,
+            min(self.min, other.min),
+            max(self.max, other.max),
+            self.negative + other.negative,
+        )
+
+    @property
+    def sum(self) -> Any:
+        """None, which OTLP and its encoders take, though the SDK's types say float, where a value was negative."""
+        return None if self.negative else self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Explicit:
+    """Buckets between fixed bounds: each holds the values above its lower bound, up to and including its upper one."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    summary: Summary = Summary()
+
+    @classmethod
+    def of(cls, values: Counter[float], bounds: tuple[float, ...]) -> Explicit:
+        counts = [0] * (len(bounds) + 1)
+        for value, count in values.items():
+            counts[bisect_left(bounds, value)] += count
+        return cls(bounds, tuple(counts), Summary.of(values))
+
+    def __add__(self, other: Explicit) -> Explicit:
+        counts = tuple(mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True))
+        return Explicit(self.bounds, counts, self.summary + other.summary)
+
+    def point(self, attributes: Attributes, start_ns: int, time_ns: int) -> HistogramDataPoint:
+        from opentelemetry.sdk.metrics.export import HistogramDataPoint
+
+        return HistogramDataPoint(
+            attributes,
+            start_ns,
+            time_ns,
+            count=self.summary.count,
+            sum=self.summary.sum,
+            bucket_counts=self.counts,
+            explicit_bounds=self.bounds,
+            min=self.summary.min,
+            max=self.summary.max,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Base-2 exponential buckets: bucket i holds the values above base^i, up to and including base^(i + 1), where the
+    base is 2^(2^-scale). The scale is the finest at which `MAX_BUCKETS` reach from the lowest to the highest value
+    above zero; the lowest bucket is the one of zero."""
+
+    scale: int = MAX_SCALE
+    zeros: int = 0
+    counts: Mapping[int, int] = field(default_factory=dict)
+    """By bucket, those that hold something."""
+    summary: Summary = Summary()
+
+    @classmethod
+    def of(cls, values: Counter[float]) -> Exponential:
+        positive = {value: count for value, count in values.items() if value > 0}
+        summary = Summary.of(values)
+        zeros = summary.count - sum(positive.values())
+        if not positive:
+            return cls(zeros=zeros, summary=summary)
+        scale = _fitting_scale(MAX_SCALE, _index(min(positive), MAX_SCALE), _index(max(positive), MAX_SCALE))
+        counts: dict[int, int] = {}
+        for value, count in positive.items():
+            index = _index(value, scale)
+            counts[index] = counts.get(index, 0) + count
+        return cls(scale, zeros, counts, summary)
+
+    def __add__(self, other: Exponential) -> Exponential:
+        common = min(self.scale, other.scale)
+        counts = Counter(self._counts_at(common)) + Counter(other._counts_at(common))
+        merged = Exponential(common, self.zeros + other.zeros, counts, self.summary + other.summary)
+        if not counts:
+            return merged
+        scale = _fitting_scale(common, min(counts), max(counts))
+        return Exponential(scale, merged.zeros, merged._counts_at(scale), merged.summary)
+
+    def point(self, attributes: Attributes, start_ns: int, time_ns: int) -> ExponentialHistogramDataPoint:
+        from opentelemetry.sdk.metrics.export import Buckets, ExponentialHistogramDataPoint
+
+        low, high = min(self.counts, default=0), max(self.counts, default=-1)
+        return ExponentialHistogramDataPoint(
+            attributes,
+            start_ns,
+            time_ns,
+            count=self.summary.count,
+            sum=self.summary.sum,
+            scale=self.scale if self.counts else 0,
+            zero_count=self.zeros,
+            positive=Buckets(low, [self.counts.get(index, 0) for index in range(low, high + 1)]),
+            negative=Buckets(0, []),
+            flags=0,
+            min=self.summary.min,
+            max=self.summary.max,
+        )
+
+    def _counts_at(self, scale: int) -> Mapping[int, int]:
+        """The counts at a coarser scale: each step down joins two neighbouring buckets."""
+        if scale == self.scale:
+            return self.counts
+        counts: dict[int, int] = {}
+        for index, count in self.counts.items():
+            coarse = index >> (self.scale - scale)
+            counts[coarse] = counts.get(coarse, 0) + count
+        return counts
+
+
+Distribution: TypeAlias = Explicit | Exponential
+
+
+def _fitting_scale(scale: int, low: int, high: int) -> int:
+    """The finest scale, at most this one, at which the buckets from `low` to `high` are few enough."""
+    while high - low >= MAX_BUCKETS:
+        low, high, scale = low >> 1, high >> 1, scale - 1
+    return scale
+
+
+def _index(value: float, scale: int) -> int:
+    """The bucket of a value above zero. Below the smallest normal float the logarithm is too coarse: all go in the
+    bucket of that one. An exact power of two is a bucket's upper bound, which the logarithm might miss."""
+    mantissa, exponent = math.frexp(max(value, SMALLEST_NORMAL))
+    exact = mantissa == 0.5
+    if scale <= 0:
+        return (exponent - 1 - exact) >> -scale
+    if exact:
+        return ((exponent - 1) << scale) - 1
+    index = math.floor(math.log(value) * math.ldexp(1 / math.log(2), scale))
+    return min(index, (MAX_EXPONENT << scale) - 1)
