@@ -71,6 +71,7 @@ def identify(
     arguments: Mapping[str, Any] | None = None,
     rank: int = 0,
     run_id: str | None = None,
+    attempt: int | None = None,
 ) -> RunIdentity:
     """Puts the identity together. Of several sources the first wins: `arguments` in code, `OTEL_RESOURCE_ATTRIBUTES`,
     what the engine's own configuration says, the machine, and a generated run ID.
@@ -81,6 +82,7 @@ def identify(
         arguments: attributes given in code, by full name.
         rank: the process's rank in the job, part of `service.instance.id`.
         run_id: the generated ID to use where nothing names one; None makes a new one.
+        attempt: the attempt to use where nothing names one; None counts the restarts of torchrun.
     """
     sources = (
         _machine(environ),
@@ -90,7 +92,7 @@ def identify(
     )
     attributes: dict[str, AttributeValue] = {
         names.ATTR_RUN_ID.name: run_id or generated_run_id(str(engine.get(names.ATTR_RUN_ENGINE, "run"))),
-        names.ATTR_RUN_ATTEMPT.name: 1,
+        names.ATTR_RUN_ATTEMPT.name: restarts(environ) + 1 if attempt is None else attempt,
     }
     for source in sources:
         for name, raw in source.items():
@@ -103,6 +105,18 @@ def identify(
         f"{attributes[names.ATTR_RUN_ID.name]}.{attributes[names.ATTR_RUN_ATTEMPT.name]}.{rank}",
     )
     return RunIdentity(attributes)
+
+
+def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
+    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`; None where that is nothing, or
+    nothing usable."""
+    given = ((arguments or {}).get(attribute.name), _otel_resource_attributes(environ).get(attribute.name))
+    return next((value for raw in given if (value := _converted(attribute, raw)) is not None), None)
+
+
+def restarts(environ: Mapping[str, str]) -> int:
+    """How often torchrun started the job's processes again."""
+    return max(0, _int(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0)
 
 
 def generated_run_id(prefix: str) -> str:
@@ -135,12 +149,10 @@ def _canonical(value: Any) -> Any:
 
 
 def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    restarts = _int(environ.get("TORCHELASTIC_RESTART_COUNT"))
     found: dict[str, Any] = {
         names.ATTR_SERVICE_NAME.name: environ.get("OTEL_SERVICE_NAME") or DEFAULT_SERVICE_NAME,
         names.ATTR_HOST_NAME.name: socket.gethostname(),
         names.ATTR_PROCESS_PID.name: os.getpid(),
-        names.ATTR_RUN_ATTEMPT.name: None if restarts is None else restarts + 1,
     }
     for attribute, variables in POD_VARIABLES.items():
         found[attribute.name] = next((environ[name] for name in variables if environ.get(name)), None)
@@ -159,17 +171,22 @@ def _otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _typed(name: str, raw: Any) -> AttributeValue | None:
     """The value in its registered type; None, with a warning, where it does not have that type."""
-    if raw is None or raw == "":
-        return None
     attribute = BY_NAME.get(name)
     if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
         return raw
-    if attribute is None or attribute.type is str:
-        return str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
-    converted = {int: _int, float: _float, bool: _bool}[attribute.type](raw)
-    if converted is None:
+    converted = _converted(attribute, raw)
+    if converted is None and attribute is not None and raw is not None and raw != "":
         logger.warning("the resource attribute %s=%r is not %s; it is ignored", name, raw, _spell(attribute.type))
     return converted
+
+
+def _converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
+    """The value in an attribute's type, as text without one; None where it is empty or does not have that type."""
+    if raw is None or raw == "":
+        return None
+    if attribute is None or attribute.type is str:
+        return str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
+    return {int: _int, float: _float, bool: _bool}[attribute.type](raw)
 
 
 def _int(raw: Any) -> int | None:
