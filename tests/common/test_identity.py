@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.identity import generated_run_id, identify, settings_sha
 from akka_otel_callbacks.common.metric import Attribute
-from tests.common.scripts import run
+from tests.common.scripts import reported, run
 
 RUN_ID, ATTEMPT = names.ATTR_RUN_ID, names.ATTR_RUN_ATTEMPT
 
@@ -305,3 +305,19 @@ def test_the_hash_is_the_same_in_another_process(tmp_path: Path) -> None:
     done = [run(IN_ANOTHER_PROCESS, {"PYTHONHASHSEED": seed}, tmp_path, prelude="") for seed in ("1", "2")]
     assert [process.returncode for process in done] == [0, 0], done[0].stderr
     assert done[0].stdout == done[1].stdout
+
+
+# -- thousands of them
+
+
+def test_the_shares_of_a_job_s_processes_are_spread_evenly() -> None:
+    shares = sorted(identify({}, engine={}, run_id="run-7", rank=rank).share for rank in range(4000))
+    assert all(0 <= share < 1 for share in shares)
+    by_tenth = [sum(tenth <= 10 * share < tenth + 1 for share in shares) for tenth in range(10)]
+    assert min(by_tenth) > 300
+
+
+def test_an_instance_has_the_same_share_in_every_process(tmp_path: Path) -> None:
+    said = "print(identify({}, engine={}, run_id='run-7', rank=3).share)"
+    other = run(said, {"PYTHONHASHSEED": "77"}, tmp_path)
+    assert reported(other) == identify({}, engine={}, run_id="run-7", rank=3).share

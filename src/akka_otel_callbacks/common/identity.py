@@ -53,6 +53,13 @@ class RunIdentity:
     def attempt(self) -> int:
         return int(self.attributes[names.ATTR_RUN_ATTEMPT.name])
 
+    @property
+    def share(self) -> float:
+        """A number from 0 up to 1 that is this instance's own and stays the same: thousands of processes that start
+        together wait for that share of an interval before they first do what all of them do."""
+        instance = str(self.attributes.get(names.ATTR_SERVICE_INSTANCE_ID.name, self.run_id))
+        return int.from_bytes(hashlib.sha256(instance.encode()).digest()[:6], "big") / 2**48
+
     def resource(self) -> Resource:
         from opentelemetry.sdk.resources import Resource
 
