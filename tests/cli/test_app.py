@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +27,19 @@ def test_the_module_is_the_command() -> None:
         [sys.executable, "-m", "akka_otel_callbacks", "--help"], capture_output=True, text=True, check=True
     )
     assert "Usage: akka-otel [OPTIONS] COMMAND" in result.stdout
+
+
+@pytest.mark.parametrize("command", [["--help"], ["demo", "--help"], ["nonsense"], ["doctor"]])
+def test_a_stream_in_ascii_is_no_traceback(command: list[str], tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "akka_otel_callbacks", *command],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert process.returncode == (2 if command == ["nonsense"] else 0)
+    assert b"Traceback" not in process.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.cli import figures
+from akka_otel_callbacks.common import names
 from tests.cli.recordings import session
 
 JSON_VALUES = st.recursive(
@@ -101,11 +103,86 @@ def test_bytes_that_are_no_text_cost_their_line_only(path: Path) -> None:
 
 
 def test_sessions_are_told_apart_and_the_newest_comes_last(path: Path) -> None:
-    for run_id, values in (("first", [1.0]), ("second", [2.0, 3.0]), ("first", [4.0])):
-        _write_steps(path, values, run_id)
+    with session(path, "first") as first, session(path, "second") as second:
+        gauges = {recording: recording.meter.create_gauge("gauge") for recording in (first, second)}
+        for recording in (first, second, second, first):
+            gauges[recording].set(1)
+            recording.export()
+        second.meter.create_gauge("late").set(1)
+        second.export()
     sessions = figures.read(path).sessions
     runs = [(next(iter(s.resource.values())), s.exports) for s in sessions]
-    assert runs == [("second", 2), ("first", 2)]
+    assert runs == [("first", 2), ("second", 3)]
+
+
+def test_attempts_of_one_run_are_kept_apart(path: Path) -> None:
+    for attempt in (1, 2):
+        with session(path, **{names.ATTR_RUN_ATTEMPT.name: attempt}) as recording:
+            recording.meter.create_counter("counter").add(10 * attempt)
+            recording.export()
+    sessions = figures.read(path).sessions
+    assert [s.resource[names.ATTR_RUN_ATTEMPT.name] for s in sessions] == ["1", "2"]
+    assert [s.series["counter", ()].values for s in sessions] == [[10], [20]]
+
+
+def test_a_training_that_counts_anew_under_the_same_identity_is_a_session_of_its_own(path: Path) -> None:
+    """As two trainings of one notebook may, or a run that was started again without a new attempt."""
+    for values in ([1.0, 2.0], [3.0, 4.0, 5.0]):
+        _write_steps(path, values)
+    sessions = figures.read(path).sessions
+    assert [s.series["counter", ()].values for s in sessions] == [[1, 2], [1, 2, 3]]
+    assert [s.series["gauge", (("term", "a"),)].values for s in sessions] == [[1, 2], [3, 4, 5]]
+
+
+def _document(*metrics: dict) -> str:
+    return json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": list(metrics)}]}]}) + "\n"
+
+
+def _gauge(*points: tuple[int, float], flags: int = 0) -> dict:
+    taken = [{"timeUnixNano": str(time), "asDouble": value, "flags": flags} for time, value in points]
+    return {"name": "g", "gauge": {"dataPoints": taken}}
+
+
+def _values(path: Path) -> list[float]:
+    (only,) = figures.read(path).sessions
+    (series,) = only.sorted_series()
+    return series.values
+
+
+@given(st.permutations(range(1, 13)), st.lists(st.integers(0, 11), max_size=3))
+def test_several_points_of_a_gauge_are_taken_in_the_order_of_their_times_and_once(order: list, cuts: list) -> None:
+    """As many lines as there are cuts, and every line ends with the first point of the next."""
+    edges = [0, *sorted(cuts), len(order)]
+    lines = [order[a : b + 1] for a, b in pairwise(edges)]
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "metrics.jsonl"
+        path.write_text("".join(_document(_gauge(*((time, -time) for time in line))) for line in lines if line))
+        assert _values(path) == [-time for time in range(1, 13)]
+
+
+def test_points_that_do_not_say_their_time_keep_their_place(path: Path) -> None:
+    path.write_text(_document(_gauge((0, 1), (0, 1), (0, 2))) + _document(_gauge((7, 3), (0, 4))))
+    assert _values(path) == [1, 1, 2, 3, 4]
+
+
+def test_a_point_without_a_recorded_value_ends_its_series_and_leaves_its_value(path: Path) -> None:
+    point = {"timeUnixNano": "1", "count": "2", "sum": 3, "explicitBounds": [1], "bucketCounts": ["1", "1"]}
+    empty = {"timeUnixNano": "2", "flags": 1}
+    counter, ended = ({"name": "c", "sum": {"dataPoints": [p]}} for p in ({"timeUnixNano": "1", "asInt": "5"}, empty))
+    histograms = [{"name": "h", "histogram": {"dataPoints": [p]}} for p in (point, empty)]
+    other = {"name": "x", "exponentialHistogram": {"dataPoints": [{"timeUnixNano": "1", "count": "4"}]}}
+    gone = {"name": "x", "exponentialHistogram": {"dataPoints": [{"timeUnixNano": "2", "flags": "1"}]}}
+    path.write_text(
+        _document(_gauge((1, 0.5)), counter, histograms[0], other)
+        + _document(_gauge((2, 0), flags=1), ended, histograms[1], gone)
+    )
+    (only,) = figures.read(path).sessions
+    assert only.exports == 2
+    shown = {series.name: series for series in only.sorted_series()}
+    assert not any(map(only.is_current, shown.values()))
+    assert (shown["g"].values, shown["c"].values) == ([0.5], [5])
+    counts = [series.histogram.count for name in "hx" if (series := shown[name]).histogram is not None]
+    assert counts == [2, 4]
 
 
 def test_histograms_keep_their_newest_point(path: Path) -> None:

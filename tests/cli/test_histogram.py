@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from akka_otel_callbacks.cli.fields import Malformed
 from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
 from tests.cli.recordings import session
 
@@ -74,7 +75,7 @@ def test_what_a_point_does_not_have_stays_unknown() -> None:
     open_ended = explicit({"count": "1", "bucketCounts": ["1"]})  # no bounds, no minimum, no maximum
     assert open_ended.quantile(0.5) is None
     above = explicit({"count": "1", "explicitBounds": [2.0], "bucketCounts": ["0", "1"]})
-    assert above.quantile(0.5) == 2.0  # all that is known: not below it
+    assert above.quantile(0.5) is None  # all that is known: not below 2
 
 
 def test_negative_values_of_an_exponential_histogram_come_first() -> None:
@@ -87,3 +88,88 @@ def test_negative_values_of_an_exponential_histogram_come_first() -> None:
 def test_buckets_that_do_not_fit_their_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         explicit({"count": "1", "explicitBounds": [1.0, 2.0], "bucketCounts": ["1"]})
+
+
+@given(
+    st.lists(st.floats(-3, 5, allow_subnormal=False), min_size=1, max_size=40).filter(lambda values: min(values) < 0),
+    QUANTILES,
+    st.booleans(),
+)
+def test_negative_values_leave_no_mean_and_no_quantile_of_their_bucket(values: list, q: float, of_zeros: bool) -> None:
+    """Counted as our histograms do: in the lowest bucket, with their true minimum; a sum is never believed."""
+    lowest = [value for value in values if value <= 0]
+    point = {
+        "count": len(values),
+        "min": min(values),
+        "max": max(values),
+        "sum": sum(max(value, 0) for value in values),
+    }
+    if of_zeros:
+        small = sum(0 < value <= 1 for value in values)  # scale -11: up to 1, and above
+        above = {"offset": -1, "bucketCounts": [small, len(values) - len(lowest) - small]}
+        histogram = exponential({**point, "scale": -11, "zeroCount": len(lowest), "positive": above})
+    else:
+        counts = [len(lowest), len(values) - len(lowest)]
+        histogram = explicit({**point, "explicitBounds": [0.0], "bucketCounts": counts})
+    assert histogram.mean is None
+    estimate, rank = histogram.quantile(q), q * len(values)
+    if rank <= len(lowest):
+        assert estimate is None
+    else:
+        assert estimate is not None
+        assert 0 < estimate <= max(values)
+
+
+def test_a_histogram_of_zeros_is_zero() -> None:
+    point = {"count": "3", "sum": 0.0, "min": 0.0, "max": 0.0}
+    for histogram in (
+        explicit({**point, "explicitBounds": [0.0, 1.0], "bucketCounts": ["3", "0", "0"]}),
+        exponential({**point, "zeroCount": "3"}),
+    ):
+        assert (histogram.mean, histogram.quantile(0.1), histogram.quantile(0.9)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"count": 10**309},
+        {"count": -1},
+        {"count": True},
+        {"count": 1.5},
+        {"count": "many"},
+        {"sum": [1]},
+        {"sum": 10**400},
+        {"min": "low"},
+        {"bucketCounts": "11"},
+        {"bucketCounts": [1, 2**64], "explicitBounds": [0]},
+        {"bucketCounts": [1, 1, 1], "explicitBounds": [1, 0]},
+        {"bucketCounts": [1, 1, 1], "explicitBounds": [0, "NaN"]},
+    ],
+    ids=str,
+)
+def test_what_is_no_histogram_is_refused(point: dict) -> None:
+    with pytest.raises(Malformed):
+        explicit(point)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"scale": -(10**9)},
+        {"scale": "x"},
+        {"zeroCount": -1},
+        {"positive": []},
+        {"positive": {"offset": 2**40, "bucketCounts": [1]}},
+        {"negative": {"bucketCounts": [None]}},
+    ],
+    ids=str,
+)
+def test_what_is_no_exponential_histogram_is_refused(point: dict) -> None:
+    with pytest.raises(Malformed):
+        exponential(point)
+
+
+def test_the_widest_buckets_have_no_figures_that_overflow() -> None:
+    side = {"offset": 2**31 - 2, "bucketCounts": [1]}
+    histogram = exponential({"count": 2, "scale": -32, "positive": side, "negative": side})
+    assert histogram.quantile(0.5) is None

@@ -66,4 +66,9 @@ def doctor_command() -> None:
 
 def main() -> None:
     """The entry point of the console script."""
-    app(prog_name="akka-otel")
+    try:
+        app(prog_name="akka-otel")
+    except OSError as error:  # stdout is full, or gone
+        from akka_otel_callbacks.cli.output import stop
+
+        raise SystemExit(stop(f"The output cannot be written: {error.strerror}.", code=1).exit_code) from None

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from akka_otel_callbacks.cli import fields
 from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
 
 FILE_NAME = "metrics.jsonl"
 HISTOGRAMS = {"histogram": explicit, "exponentialHistogram": exponential}
 SCALARS = ("gauge", "sum")
 
+LONGEST_LINE = 2**26
+"""Bytes of a line that are read at most: no export of ours is nearly as long."""
+NO_RECORDED_VALUE = 1
+"""The flag of a point that only says that its series has ended."""
+
 Labels = tuple[tuple[str, str], ...]
-MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+MALFORMED = (ValueError, RecursionError)
 """What a line that is no OTLP document raises while it is read."""
 
 
@@ -25,7 +34,8 @@ class Series:
 
     Attributes:
         total: a counter, whose course is of no interest beside its last value.
-        values: a gauge's or a counter's value at each of these exports, oldest first; empty for a histogram.
+        values: a gauge's or a counter's values, oldest first; empty for a histogram.
+        times: when each of these values was taken; 0 where its point does not say it.
         histogram: the newest point of a histogram.
         last_export: the number of the newest export, from 1, that had this series.
     """
@@ -35,17 +45,37 @@ class Series:
     unit: str
     total: bool = False
     values: list[float] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     histogram: Histogram | None = None
+    histogram_time: int = 0
     last_export: int = 0
+
+    def add(self, value: float | Histogram, time: int) -> None:
+        if not isinstance(value, Histogram):
+            self.values.append(value)
+            self.times.append(time)
+        elif time >= self.histogram_time:
+            self.histogram, self.histogram_time = value, time
+
+    def settle(self) -> None:
+        """Puts the values into the order of their times. A time that came twice counts once, with its last value; a
+        value without a time stays behind the one before it."""
+        latest, keys = 0, []
+        for position, time in enumerate(self.times):
+            latest = time or latest
+            keys.append((latest, 0 if time else position + 1))
+        by_key = dict(zip(keys, self.values, strict=True))
+        self.values = [by_key[key] for key in sorted(by_key)]
 
 
 @dataclass(slots=True)
 class Session:
-    """What one process exported: its resource, and its series by name and labels."""
+    """What one attempt of one process exported: its resource, and its series by name and labels."""
 
     resource: Mapping[str, str]
     exports: int = 0
     series: dict[tuple[str, Labels], Series] = field(default_factory=dict)
+    newest: int = 0
 
     def sorted_series(self) -> list[Series]:
         return [self.series[key] for key in sorted(self.series)]
@@ -66,11 +96,14 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    resource: Labels
+    """`start` and `time` in Unix nanoseconds, 0 where the point does not say it."""
+
     name: str
     labels: Labels
     unit: str
     total: bool
+    start: int
+    time: int
     value: float | Histogram
 
 
@@ -84,67 +117,109 @@ def read(path: Path) -> Recording:
     skipped as a whole.
 
     Raises:
-        OSError: the file cannot be opened or read.
+        OSError: it is no file, or cannot be opened or read.
     """
-    recording = Recording()
-    sessions: dict[Labels, Session] = {}
-    with path.open("rb") as lines:
-        for line in lines:
-            if not line.strip():
-                continue
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):  # reading it might wait for ever
+        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a file")
+    recording, sessions = Recording(), _Sessions()
+    with path.open("rb") as file:
+        for line in _lines(file):
             recording.lines += 1
             try:
-                points = list(_points(json.loads(line)))
+                exports = list(_exports(json.loads(line)))
             except MALFORMED:
                 recording.unreadable += 1
                 continue
-            _add(sessions, points)
-    recording.sessions = list(sessions.values())
+            for resource, points in exports:
+                sessions.add(resource, points)
+    recording.sessions = sessions.settled()
     return recording
 
 
-def _add(sessions: dict[Labels, Session], points: list[_Point]) -> None:
-    for resource in dict.fromkeys(point.resource for point in points):
-        session = sessions.pop(resource, None) or Session(dict(resource))
-        sessions[resource] = session  # last in the order, because it is the newest now
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines that are not blank. A longer one than any export is cut, and so it is no document."""
+    while line := file.readline(LONGEST_LINE):
+        rest = line
+        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_LINE)
+        if line.strip() or rest is not line:
+            yield line
+
+
+class _Sessions:
+    """Sorts exports into sessions: one for each resource, and a new one where the same resource counts anew, as a
+    second training in one notebook may."""
+
+    def __init__(self) -> None:
+        self._ended: list[Session] = []
+        self._open: dict[Labels, Session] = {}
+
+    def add(self, resource: Labels, points: list[_Point]) -> None:
+        session = self._open.pop(resource, None)
+        if session is not None and _counts_anew(session, points):
+            self._ended.append(session)
+            session = None
+        session = session or Session(dict(resource))
+        self._open[resource] = session  # last in the order, because it is the newest now
         session.exports += 1
-    for point in points:
-        session = sessions[point.resource]
-        new = Series(point.name, point.labels, point.unit, point.total)
-        series = session.series.setdefault((point.name, point.labels), new)
-        series.last_export = session.exports
-        if isinstance(point.value, Histogram):
-            series.histogram = point.value
-        else:
-            series.values.append(point.value)
+        for point in points:
+            new = Series(point.name, point.labels, point.unit, point.total)
+            series = session.series.setdefault((point.name, point.labels), new)
+            series.last_export = session.exports
+            series.add(point.value, point.time)
+            session.newest = max(session.newest, point.time)
+
+    def settled(self) -> list[Session]:
+        sessions = [session for session in (*self._ended, *self._open.values()) if session.series]
+        for session in sessions:
+            for series in session.series.values():
+                series.settle()
+        return sessions
 
 
-def _points(document: Any) -> Iterator[_Point]:
-    for resource_metrics in document["resourceMetrics"]:
-        resource = _labels(resource_metrics.get("resource", {}))
-        for scope_metrics in resource_metrics.get("scopeMetrics", ()):
-            for metric in scope_metrics.get("metrics", ()):
-                name, unit, total = _text(metric["name"]), _text(metric.get("unit", "")), "sum" in metric
-                for point, value in _values(metric):
-                    yield _Point(resource, name, _labels(point), unit, total, value)
+def _counts_anew(session: Session, points: list[_Point]) -> bool:
+    """Whether the counters that the session has began after the session's newest point, all of them."""
+    known = [point for point in points if point.total and (point.name, point.labels) in session.series]
+    return bool(known) and all(point.start > session.newest for point in known)
 
 
-def _values(metric: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float | Histogram]]:
-    for kind in SCALARS:
-        for point in metric.get(kind, {}).get("dataPoints", ()):
-            if "asDouble" in point or "asInt" in point:
-                yield point, float(point.get("asDouble", point.get("asInt")))
-    for kind, parse in HISTOGRAMS.items():
-        for point in metric.get(kind, {}).get("dataPoints", ()):
-            yield point, parse(point)
+def _exports(document: Any) -> Iterator[tuple[Labels, list[_Point]]]:
+    """The points of each resource of the document."""
+    if not isinstance(document, dict) or not isinstance(document.get("resourceMetrics"), list):
+        raise fields.Malformed("no metrics document")
+    for resource_metrics in fields.mappings(document, "resourceMetrics"):
+        resource = _labels(fields.mapping(resource_metrics, "resource"))
+        points = [
+            point
+            for scope_metrics in fields.mappings(resource_metrics, "scopeMetrics")
+            for metric in fields.mappings(scope_metrics, "metrics")
+            for point in _points(metric)
+        ]
+        yield resource, points
+
+
+def _points(metric: Mapping[str, Any]) -> Iterator[_Point]:
+    name, unit = fields.text(metric, "name"), fields.text(metric, "unit")
+    for kind in (*SCALARS, *HISTOGRAMS):
+        for point in fields.mappings(fields.mapping(metric, kind), "dataPoints"):
+            if fields.whole(point, "flags") & NO_RECORDED_VALUE:
+                continue
+            value = HISTOGRAMS[kind](point) if kind in HISTOGRAMS else _scalar(point)
+            if value is not None:
+                start, time = fields.whole(point, "startTimeUnixNano"), fields.whole(point, "timeUnixNano")
+                yield _Point(name, _labels(point), unit, kind == "sum", start, time, value)
+
+
+def _scalar(point: Mapping[str, Any]) -> float | None:
+    double = fields.real(point, "asDouble")
+    return fields.real(point, "asInt") if double is None else double
 
 
 def _labels(holder: Mapping[str, Any]) -> Labels:
-    pairs = ((_text(attribute["key"]), attribute["value"]) for attribute in holder.get("attributes", ()))
-    return tuple(sorted((key, ", ".join(str(item) for item in value.values())) for key, value in pairs))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+    pairs = (
+        (fields.text(pair, "key"), fields.mapping(pair, "value")) for pair in fields.mappings(holder, "attributes")
+    )
+    return tuple(sorted((key, ", ".join(map(str, value.values()))) for key, value in pairs))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+from akka_otel_callbacks.cli import fields
+
+SCALES = range(-32, 33)
+"""More than the specification's -10 to 20."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,44 +35,60 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        return self.total / self.count if self.total is not None and self.count else None
+        """None where values were negative: what counts them in the lowest bucket does not add them up."""
+        if self.total is None or not self.count or self.has_negatives:
+            return None
+        return self.total / self.count
+
+    @property
+    def has_negatives(self) -> bool:
+        return self.low is not None and self.low < 0
 
     def quantile(self, q: float) -> float | None:
         """The value below which the share `q` (0 to 1) of the values lies: linear within its bucket, never outside
-        the smallest and the largest value; None without values or where its bucket has no finite bound."""
+        the smallest and the largest value. None without values and where its bucket has no finite bound, as the lowest
+        has none that holds negative values: how they lie in it nobody knows."""
         rank, below = q * self.count, 0
         for bucket in self.buckets:
             if bucket.count and below + bucket.count >= rank:
-                low = bucket.low if self.low is None else max(bucket.low, self.low)
-                high = bucket.high if self.high is None else min(bucket.high, self.high)
-                return _between(low, high, (rank - below) / bucket.count)
+                low, high = bucket.low, bucket.high
+                if self.low is not None and not (self.has_negatives and math.isinf(low)):
+                    low = max(low, self.low)
+                if self.high is not None:
+                    high = min(high, self.high)
+                return low + (high - low) * (rank - below) / bucket.count if math.isfinite(high - low) else None
             below += bucket.count
         return None
 
 
 def explicit(point: Mapping[str, Any]) -> Histogram:
     """A point with explicit bounds; its first bucket starts at minus infinity, its last one ends at infinity."""
-    bounds = [-math.inf, *map(float, point.get("explicitBounds", ())), math.inf]
-    counts = [int(count) for count in point.get("bucketCounts", ())]
-    if counts and len(counts) != len(bounds) - 1:
-        raise ValueError(f"{len(counts)} buckets do not fit {len(bounds) - 2} bounds")
-    return _histogram(point, [Bucket(*bucket) for bucket in zip(bounds[:-1], bounds[1:], counts, strict=False)])
+    bounds, counts = fields.reals(point, "explicitBounds"), fields.wholes(point, "bucketCounts")
+    if counts and len(counts) != len(bounds) + 1:
+        raise fields.Malformed(f"{len(counts)} buckets do not fit {len(bounds)} bounds")
+    edges = [-math.inf, *bounds, math.inf]
+    if not all(low < high for low, high in pairwise(edges)):
+        raise fields.Malformed("the bounds do not ascend")
+    return _histogram(point, [Bucket(*bucket) for bucket in zip(edges, edges[1:], counts, strict=False)])
 
 
 def exponential(point: Mapping[str, Any]) -> Histogram:
-    """A base-2 exponential point: bucket `i` holds what is above base^i and up to base^(i+1), base = 2^(2^-scale)."""
-    zero = float(point.get("zeroThreshold", 0.0))
-    scale = int(point.get("scale", 0))
-    negative = [Bucket(-b.high, -b.low, b.count) for b in reversed(_side(point.get("negative", {}), scale))]
-    zeros = [Bucket(-zero, zero, int(point.get("zeroCount", 0)))]
-    return _histogram(point, [*negative, *zeros, *_side(point.get("positive", {}), scale)])
+    """A point with base-2 exponential buckets: negative values, those near zero, positive values."""
+    scale = fields.whole(point, "scale", SCALES)
+    positive, negative = (_side(fields.mapping(point, side), scale) for side in ("positive", "negative"))
+    zero = fields.real(point, "zeroThreshold") or 0.0
+    buckets = [Bucket(-bucket.high, -bucket.low, bucket.count) for bucket in reversed(negative)]
+    # A smallest value that no negative bucket holds was counted here, as our own histograms have it.
+    holds_negatives = not buckets and (fields.real(point, "min") or 0) < 0
+    zeros = Bucket(-math.inf if holds_negatives else -zero, zero, fields.whole(point, "zeroCount"))
+    return _histogram(point, [*buckets, zeros, *positive])
 
 
 def _side(side: Mapping[str, Any], scale: int) -> list[Bucket]:
-    offset = int(side.get("offset", 0))
-    counts = [int(count) for count in side.get("bucketCounts", ())]
+    offset = fields.whole(side, "offset", fields.INT32)
     return [
-        Bucket(_bound(offset + index, scale), _bound(offset + index + 1, scale), n) for index, n in enumerate(counts)
+        Bucket(_bound(index, scale), _bound(index + 1, scale), count)
+        for index, count in enumerate(fields.wholes(side, "bucketCounts"), offset)
     ]
 
 
@@ -78,12 +100,5 @@ def _bound(index: int, scale: int) -> float:
 
 
 def _histogram(point: Mapping[str, Any], buckets: list[Bucket]) -> Histogram:
-    total, low, high = (None if (value := point.get(key)) is None else float(value) for key in ("sum", "min", "max"))
-    return Histogram(int(point.get("count", 0)), total, low, high, tuple(buckets))
-
-
-def _between(low: float, high: float, share: float) -> float | None:
-    if math.isinf(low) or math.isinf(high):
-        finite = [bound for bound in (low, high) if not math.isinf(bound)]
-        return finite[0] if finite else None
-    return low + (high - low) * share
+    total, low, high = (fields.real(point, name) for name in ("sum", "min", "max"))
+    return Histogram(fields.whole(point, "count"), total, low, high, tuple(buckets))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import sys
+import unicodedata
 from typing import TextIO
 
 import typer
 from rich.console import Console
 
 PIPE_WIDTH = 120
+LONGEST = 200
+"""Characters of a foreign text that are shown at most."""
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of what may move a terminal's cursor, turn its text around, or cannot be written at all."""
+PLAIN = dict(zip("·–—≈…°✓✗▁▂▃▄▅▆▇█", "---~.'+x_.:-=+*#", strict=True))
 
 
 def stdout() -> Console:
@@ -21,14 +30,32 @@ def stderr() -> Console:
     return console_on(sys.stderr)
 
 
-def console_on(stream: TextIO) -> Console:
+def console_on(stream: TextIO | None) -> Console:
     """Lines are wide enough for a table where no terminal says how wide they may be. Nothing in a text is markup: names
-    and values come from users."""
+    and values come from users. A closed stream swallows them."""
+    stream = stream or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_plain.__qualname__)
     width = None if stream.isatty() else PIPE_WIDTH
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def stop(message: str, *, code: int) -> typer.Exit:
     """Says why the command ends, and returns what to raise with the exit code: 2 for a wrong call, 1 for a failure."""
-    stderr().print(message, style="red", soft_wrap=True)
+    stderr().print(printable(message, longest=len(message)), style="red", soft_wrap=True)
     return typer.Exit(code)
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """A foreign text in one line that no terminal takes for commands, cut where it is long."""
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in CONTROLS else c for c in cut)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What a stream that knows fewer characters, such as one in ASCII, is written instead of the others."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_plain.__qualname__, _plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from akka_otel_callbacks.cli.figures import Recording, Series, Session
+from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.common import names
 
 PREFIX = names.JOB_DEVICES.name.removesuffix("job.devices")
@@ -37,13 +38,11 @@ def summary(recording: Recording, *, every_session: bool = False) -> RenderableT
 
 def _session(session: Session) -> Iterator[RenderableType]:
     series = session.sorted_series()
-    run_id = session.resource.get(names.ATTR_RUN_ID.name, "unnamed run")
-    about = [value.rpartition("/")[2] for attribute in TITLE if (value := session.resource.get(attribute.name))]
-    yield Text(" · ".join([run_id, *about, _count(session.exports, "export")]), style="bold")
+    yield Text(" · ".join([*map(printable, _title(session.resource)), _count(session.exports, "export")]), style="bold")
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
     if scalars:
-        yield _table(("metric", "latest", "unit", "over the exports"), map(_scalar_row, scalars), scalars, session)
+        yield _table(("metric", "latest", "unit", "over time"), map(_scalar_row, scalars), scalars, session)
     if histograms:
         heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
         yield _table(heads, map(_histogram_row, histograms), histograms, session)
@@ -53,6 +52,17 @@ def _session(session: Session) -> Iterator[RenderableType]:
     if not all(map(session.is_current, series)):
         notes.append("Dim: not part of the newest export, the last value it had.")
     yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
+
+
+def _title(resource: Mapping[str, str]) -> Iterator[str]:
+    """Which run it is. Most have one attempt only, which needs no number."""
+    yield resource.get(names.ATTR_RUN_ID.name) or "unnamed run"
+    attempt = resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
+    if attempt != "1":
+        yield f"attempt {attempt}"
+    for attribute in TITLE:
+        if value := resource.get(attribute.name):
+            yield value.rpartition("/")[2]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
@@ -96,7 +106,7 @@ def figure(value: float | None) -> str:
 
 def unit(ucum: str) -> str:
     """A UCUM unit as a person would write it: `{token}/s` is token/s."""
-    return UNITS.get(ucum, ucum.replace("{", "").replace("}", ""))
+    return UNITS.get(ucum, printable(ucum.replace("{", "").replace("}", "")))
 
 
 def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
@@ -114,11 +124,11 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
 
 
 def _labels(series: Series) -> str:
-    return ", ".join(_short(value) for _, value in series.labels)
+    return printable(", ".join(_short(value) for _, value in series.labels))
 
 
 def _short(name: str) -> str:
-    return name.removeprefix(PREFIX)
+    return printable(name.removeprefix(PREFIX))
 
 
 def _count(number: int, thing: str) -> str:
