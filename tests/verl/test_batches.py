@@ -96,7 +96,7 @@ def test_a_v0_batch_against_verls_own_figures(metric_utils: ModuleType) -> None:
     assert step.completion_length == pytest.approx(logged["response_length_non_aborted/mean"])
     assert step.completion_clipped_ratio == pytest.approx(logged["response_length_non_aborted/clip_ratio"])
     assert step.rollouts == 3
-    assert step.frac_reward_zero_std == 0.0
+    assert step.frac_reward_zero_std == 0.5  # b is judged by the one of its rollouts that was not aborted
     assert step.reward_term == {"total": pytest.approx(2 / 3), "digit": pytest.approx(4 / 3)}
 
 

@@ -67,8 +67,8 @@ def test_terms_and_tools_are_in_the_tag() -> None:
     first = {"reward_extra_info": {"score": 1.5, "acc": np.float32(0.5), "pred": "42", "ok": True}, "turn_scores": []}
     second = {"reward_extra_info": {"score": 0.0, "acc": 1, "pred": None, "ok": False}, TALLY: (2, 1)}
     assert put(first, second) == [
-        {"status": "success", TERMS: {"score": 1.5, "acc": 0.5}},
-        {"status": "success", TERMS: {"score": 0.0, "acc": 1.0}, TALLY: (2, 1)},
+        {"status": "success", TERMS: {"score": 1.5, "acc": 0.5, "ok": 1.0}},
+        {"status": "success", TERMS: {"score": 0.0, "acc": 1.0, "ok": 0.0}, TALLY: (2, 1)},
     ]
 
 
@@ -100,7 +100,7 @@ anything = st.one_of(
 @given(st.dictionaries(st.text(), anything))
 def test_only_numbers_are_told(info: dict[str, Any]) -> None:
     told = tags.numbers(info)
-    assert set(told) == {term for term, value in info.items() if type(value) in (int, float)}
+    assert set(told) == {term for term, value in info.items() if type(value) in (int, float, bool)}
     assert all(type(value) is float for value in told.values())
 
 

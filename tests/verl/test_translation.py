@@ -171,7 +171,7 @@ def test_a_supervised_run() -> None:
     assert recorded.gauge(names.SFT_STEP_TOKENS) == 280
     assert recorded.gauge(names.SFT_STEP_LEARNING_RATE) == 0.001
     assert recorded.gauge(names.SFT_EVAL_LOSS) is None  # this run's validation loss was NaN, twice
-    assert recorded.recorder.nonfinite[names.SFT_EVAL_LOSS.name] == 2
+    assert recorded.recorder.nonfinite[names.SFT_EVAL_LOSS.name, None] == 2
     assert names.SFT_STEP_DURATION not in recorded.histograms
 
 

@@ -1261,7 +1261,7 @@ RL_STEP_ROLLOUTS: Final = Metric(
     "akka.optimize.training.rl.step.rollouts",
     Kind.GAUGE,
     "{completion}",
-    "Completions that were scored in the latest step.",
+    "Completions that were scored in the latest step, with a finite reward.",
 )
 RL_STEP_THROUGHPUT: Final = Metric(
     "akka.optimize.training.rl.step.throughput",
@@ -1642,7 +1642,10 @@ TELEMETRY_NONFINITE: Final = Metric(
     Kind.COUNTER,
     "{value}",
     "Figures that were NaN or infinite and therefore not published, by metric.",
-    attributes=(ATTR_TELEMETRY_METRIC,),
+    attributes=(
+        ATTR_TELEMETRY_METRIC,
+        ATTR_RL_TERM,
+    ),
 )
 
 # Spans.

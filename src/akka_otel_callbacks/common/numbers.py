@@ -6,23 +6,29 @@ import math
 from typing import Any
 
 
-def number(value: Any) -> float | None:
+def number(value: Any, *, truth: bool = False) -> float | None:
     """The value as a float, or None where it is not a number.
 
     NaN and infinities are numbers here (the recorder counts and drops them); an integer too large for a float is an
     infinity. `None`, bool, str, containers and arrays of more than one element are not numbers. A sharded tensor
     (DTensor) is not read either, because reading it would be a collective.
+
+    Args:
+        value: anything.
+        truth: whether true is 1 and false is 0, as where answers are judged.
     """
     if value.__class__ is float:
         return value  # type: ignore[no-any-return]
-    if value is None or isinstance(value, (bool, str, bytes)):
+    if isinstance(value, bool):
+        return float(value) if truth else None
+    if value is None or isinstance(value, (str, bytes)):
         return None
     if isinstance(value, (int, float)):
         return _as_float(value)
     if hasattr(value, "full_tensor") or not hasattr(value, "item"):
         return None
     try:
-        return number(value.item())
+        return number(value.item(), truth=truth)
     except (TypeError, ValueError, RuntimeError, RecursionError):  # an array of several elements, a meta tensor
         return None
 

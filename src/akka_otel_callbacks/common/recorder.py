@@ -7,16 +7,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, Board, Figures, Point
+from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, AttributeValue, Board, Figures, Point
 from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Source, Step
 
 RecordHistogram = Callable[[Metric, float, Attributes], None]
 
-WATCHED_FROM_ZERO: Mapping[type[Step], tuple[Metric, ...]] = {
-    RLStep: (names.RL_STEP_REWARD, names.RL_STEP_GRAD_NORM),
-    SFTStep: (names.SFT_STEP_LOSS, names.SFT_STEP_GRAD_NORM),
+TERM = names.ATTR_RL_TERM.name
+NonFinite = tuple[str, AttributeValue | None]
+"""A metric's name, and the term where the metric has one."""
+WATCHED_FROM_ZERO: Mapping[type[Step], tuple[NonFinite, ...]] = {
+    RLStep: (
+        (names.RL_STEP_REWARD.name, None),
+        (names.RL_ROLLOUT_REWARD.name, names.RlTerm.TOTAL),
+        (names.RL_STEP_GRAD_NORM.name, None),
+    ),
+    SFTStep: ((names.SFT_STEP_LOSS.name, None), (names.SFT_STEP_GRAD_NORM.name, None)),
 }
 """Whose non-finite values are published from zero, so that an alert on the increase sees the first one."""
 
@@ -27,7 +34,7 @@ class Recorder:
     def __init__(self, step_type: type[Step], record_histogram: RecordHistogram) -> None:
         self.board = Board()
         self.steps = 0
-        self.nonfinite: dict[str, int] = {metric.name: 0 for metric in WATCHED_FROM_ZERO[step_type]}
+        self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
         self._counter = step_type.counter
         self._last_number: int | None = None
         self._record_histogram = record_histogram
@@ -59,7 +66,10 @@ class Recorder:
         return ((self.steps, NO_ATTRIBUTES),) if self.steps else ()
 
     def nonfinite_points(self) -> tuple[Point, ...]:
-        return tuple((count, {names.ATTR_TELEMETRY_METRIC.name: name}) for name, count in self.nonfinite.items())
+        return tuple(
+            (count, {names.ATTR_TELEMETRY_METRIC.name: name} | ({} if term is None else {TERM: term}))
+            for (name, term), count in self.nonfinite.items()
+        )
 
     def _figures(self, step: Step) -> Figures:
         figures: Figures = {}
@@ -86,7 +96,8 @@ class Recorder:
             if math.isfinite(value):
                 yield value, attributes
             else:
-                self.nonfinite[source.metric.name] = self.nonfinite.get(source.metric.name, 0) + 1
+                broken = (source.metric.name, attributes.get(TERM))
+                self.nonfinite[broken] = self.nonfinite.get(broken, 0) + 1
 
 
 def _labelled(value: Any, source: Source) -> Iterator[tuple[Any, Attributes]]:

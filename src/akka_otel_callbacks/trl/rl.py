@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.numbers import mean, sample_std
 from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, StepCapture
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
 
 Phase = names.RlStepPhase
-TOTAL = names.RlTerm.TOTAL
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
 step's. Of the others the step's loss is their mean."""
-SAME_REWARD = 1e-8  # TRL's own tolerance for a standard deviation of zero
 COMPLETION_IDS_ARGUMENT = 3  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
 
 
@@ -60,7 +58,7 @@ class RLCapture(StepCapture):
         self.set_mfu(step, step.timing_s[Phase.UPDATE_ACTOR])
         if self.generated.scores:
             scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
-            score(step, scorings, self.terms, self.group)
+            set_rewards(step, scored(scorings, self.terms, self.group))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         recorder.record(step)
@@ -163,72 +161,30 @@ def phases(duration_s: float | None, generated: Generated) -> dict[str, float | 
     return {Phase.GEN: generated.generation_s, Phase.REWARD: generated.reward_s, Phase.UPDATE_ACTOR: update_s}
 
 
-def score(
-    step: RLStep, scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str], group: int | None
-) -> None:
-    """Sets a step's reward figures from the unweighted scores of every rollout, whose meaning, unlike that of the
-    logged ones, is the same in every version of TRL and with every way to scale rewards.
-
-    A rollout's total is the sum of its weighted scores. A term that gave a rollout no score adds nothing to it. A
-    rollout that no term scored has no reward and is left out.
+def scored(
+    scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str], group: int | None
+) -> ScoredRollouts:
+    """The step's rollouts from the unweighted scores of each, whose meaning, unlike that of the logged ones, is the
+    same in every version of TRL and with every way to scale rewards. A rollout's total is the sum of its weighted
+    scores.
 
     Args:
-        step: set in place.
         scorings: per scoring the scores [rollouts][terms], NaN for none, and the terms' weights.
-        terms: the terms' names, by column.
+        terms: the terms' labels, by column.
         group: rollouts of one prompt, which stand side by side; None where that is not known.
     """
     rows = [
-        [score * weight for score, weight in zip(row, weights, strict=True)]
+        [_share(score * weight) for score, weight in zip(row, weights, strict=True)]
         for scores, weights in scorings
         for row in scores
     ]
-    shares = [row for row in rows if _scored(row)]
-    totals = [_sum(row) for row in shares]
-    step.rollouts = len(totals)
-    if not totals:
-        step.reward = step.reward_std = step.frac_reward_zero_std = None
-        step.reward_term = step.reward_term_std = None
-        return
-    columns = {term: column for term, *column in zip(terms, *shares, strict=False)}
-    given = {term: [share for share in column if not math.isnan(share)] for term, column in columns.items()}
-    filled = {
-        term: [0.0 if math.isnan(share) else share for share in column]
-        for term, column in columns.items()
-        if given[term]
-    } | {TOTAL: totals}
-    step.reward, step.reward_std = mean(totals), sample_std(totals)
-    step.reward_zero_ratio = totals.count(0.0) / len(totals)
-    step.reward_term = {term: mean(column) for term, column in filled.items()}
-    step.reward_term_std = {term: sample_std(column) for term, column in filled.items()}
-    step.rollout_reward = given | {TOTAL: totals}
-    if group:
-        step.frac_reward_zero_std = _flat(rows, group)
+    given = [[share for share in row if share is not None] for row in rows]
+    return ScoredRollouts(
+        totals=[sum(shares) if shares else None for shares in given],
+        terms={term: column for term, *column in zip(terms, *rows, strict=False)},
+        groups=[at // group for at in range(len(rows))] if group else None,
+    )
 
 
-def _scored(row: list[float]) -> bool:
-    return not all(map(math.isnan, row))
-
-
-def _sum(row: list[float]) -> float:
-    return sum(share for share in row if not math.isnan(share))
-
-
-def _flat(rows: list[list[float]], group: int) -> float | None:
-    """The share of groups whose rewards are all the same, of those that have any."""
-    groups = [[_sum(row) for row in rows[at : at + group] if _scored(row)] for at in range(0, len(rows), group)]
-    stds = [sample_std(totals) for totals in groups if totals]
-    return mean([float(std is not None and std < SAME_REWARD) for std in stds])
-
-
-def distinct(terms: Sequence[str]) -> list[str]:
-    """Term names that differ from each other and from `total`: a second `f` becomes `f#2`."""
-    taken, labels = {TOTAL}, []
-    for term in terms:
-        label, count = term, 1
-        while label in taken:
-            count += 1
-            label = f"{term}#{count}"
-        taken.add(label)
-        labels.append(label)
-    return labels
+def _share(weighted: float) -> float | None:
+    return None if math.isnan(weighted) else weighted

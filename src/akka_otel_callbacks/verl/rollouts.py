@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.numbers import mean, number, sample_std
+from akka_otel_callbacks.common.numbers import mean, number
+from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
 
-TOTAL = names.RlTerm.TOTAL
 SCORE, ADDED_TO_SCORE = "score", "overlong_reward"
 """A reward function that returns a dict has its total under `score`; only verl's DAPO reward manager adds a term to
 it afterwards."""
@@ -52,46 +51,58 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], max_length: float | N
         batches: the step's rollouts; none leaves the step as it is.
         max_length: tokens at which a completion is truncated, None where it is not known.
     """
-    seen = _Seen()
+    columns = _Columns()
     for batch in batches:
-        seen.add(batch)
-    if not seen.rows:
+        columns.add(batch)
+    if not columns.rows:
         return
-    _set_lengths(step, seen, max_length)
-    _set_rewards(step, seen)
-    _set_tools(step, seen.tools)
+    _set_lengths(step, columns, max_length)
+    set_rewards(step, columns.scored())
+    _set_tools(step, columns.tools)
 
 
 @dataclass(slots=True)
-class _Seen:
-    """Columns of the completions of a step. Aborted rows generated nothing and are in none of them."""
+class _Columns:
+    """The rows of a step's batches. One that was aborted generated nothing: it is no completion, and as a rollout of
+    its prompt it was not scored."""
 
     rows: int = 0
     lengths: list[float] = field(default_factory=list)
     own_lengths: list[int] = field(default_factory=list)
-    totals: list[float] = field(default_factory=list)
-    terms: dict[str, list[float]] = field(default_factory=dict)
-    by_group: dict[str, list[float]] = field(default_factory=dict)
+    totals: list[float | None] = field(default_factory=list)
+    terms: dict[Any, list[float | None]] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
     tools: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, batch: Rollouts) -> None:
-        scores, lengths = _list(batch.scores), _list(batch.lengths)
+        lengths = _list(batch.lengths)
         generated = [length > 0 for length in lengths]
-        scored = generated
-        if batch.last_of_session is not None:
-            scored = [row and last for row, last in zip(generated, batch.last_of_session, strict=True)]
-        totals = list(compress(scores, scored))
-        self.rows += len(scores)
+        last = [True] * len(lengths) if batch.last_of_session is None else batch.last_of_session
+        self.rows += len(lengths)
         self.lengths += compress(lengths, generated)
         self.own_lengths += map(int, compress(_list(batch.own_lengths), generated))
-        self.totals += totals
-        for term, values in _terms(batch).items():
-            self.terms.setdefault(term, []).extend(
-                value for raw in compress(values, scored) if (value := number(raw)) is not None
-            )
-        for group, total in zip(compress(batch.groups or (), scored), totals, strict=False):
-            self.by_group.setdefault(group, []).append(total)
-        self.tools += (tally for tally in compress(batch.tools or (), scored) if tally is not None)
+        scores = [score if row else None for score, row in zip(_list(batch.scores), generated, strict=True)]
+        for term, values in batch.terms.items():
+            column = self.terms.setdefault(term, [])
+            column += [None] * (len(self.totals) - len(column))  # the batches before had no such term
+            column += [number(value, truth=True) for value in compress(_list(values), last)]
+        self.totals += compress(scores, last)
+        self.groups += compress(batch.groups or (), last)
+        tallies = compress(batch.tools or (), map(all, zip(generated, last, strict=True)))
+        self.tools += (tally for tally in tallies if tally is not None)
+
+    def scored(self) -> ScoredRollouts:
+        count = len(self.totals)
+        hidden = () if ADDED_TO_SCORE in self.terms else (SCORE,)  # verl's second name of the total
+        terms = {term: column for term, column in self.terms.items() if term not in hidden}
+        return ScoredRollouts(
+            totals=self.totals,
+            terms={
+                label: column + [None] * (count - len(column))
+                for label, column in zip(distinct(map(str, terms)), terms.values(), strict=True)
+            },
+            groups=self.groups if len(self.groups) == count else None,
+        )
 
 
 def _list(column: Any) -> list[Any]:
@@ -99,43 +110,16 @@ def _list(column: Any) -> list[Any]:
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
-def _terms(batch: Rollouts) -> dict[str, list[Any]]:
-    """The reward function's terms by a label that is not `total`, without verl's second name of the total."""
-    hidden = set() if ADDED_TO_SCORE in batch.terms else {SCORE}
-    return {
-        f"{term}#2" if term == TOTAL else term: _list(values)
-        for term, values in batch.terms.items()
-        if term not in hidden
-    }
-
-
-def _set_lengths(step: RLStep, seen: _Seen, max_length: float | None) -> None:
-    own = seen.own_lengths
+def _set_lengths(step: RLStep, columns: _Columns, max_length: float | None) -> None:
+    own = columns.own_lengths
     step.rollout_completion_length = own
     step.completion_length = mean([float(tokens) for tokens in own])
     step.completion_length_max, step.completion_length_min = max(own, default=None), min(own, default=None)
     step.completion_clipped_ratio = step.completion_length_terminated = None
     if max_length is not None and own:
-        ended = [float(tokens) for tokens, length in zip(own, seen.lengths, strict=True) if length < max_length]
+        ended = [float(tokens) for tokens, length in zip(own, columns.lengths, strict=True) if length < max_length]
         step.completion_clipped_ratio = 1 - len(ended) / len(own)
         step.completion_length_terminated = mean(ended)
-
-
-def _set_rewards(step: RLStep, seen: _Seen) -> None:
-    totals = seen.totals
-    step.rollouts = len(totals)
-    if not totals:
-        step.reward = None
-        return
-    terms = {term: values for term, values in seen.terms.items() if values} | {TOTAL: totals}
-    step.reward, step.reward_std = mean(totals), sample_std(totals)
-    step.reward_zero_ratio = totals.count(0.0) / len(totals)
-    step.reward_term = {term: mean(values) for term, values in terms.items()}
-    step.reward_term_std = {term: sample_std(values) for term, values in terms.items()}
-    step.rollout_reward = terms
-    step.frac_reward_zero_std = mean(
-        [float(min(rewards) == max(rewards)) for rewards in seen.by_group.values() if len(rewards) > 1]
-    )
 
 
 def _set_tools(step: RLStep, tallies: Sequence[tuple[int, int]]) -> None:

@@ -105,4 +105,4 @@ def _tell_scores(batch: Any) -> None:
 
 def numbers(info: Mapping[str, Any]) -> dict[str, float]:
     """The numeric terms. A reward function may return anything beside them, such as the answer that it parsed."""
-    return {term: value for term, raw in info.items() if (value := number(raw)) is not None}
+    return {term: value for term, raw in info.items() if (value := number(raw, truth=True)) is not None}
