@@ -1,22 +1,21 @@
-"""What a person reads of an endpoint that goes away and comes back, against a real collector on both transports."""
+"""What a person reads of a collector that goes away, comes back, redirects, or takes only a part."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
 
-from akka_otel_callbacks.common.delivery import watched
-from tests.support.otlp_sink import OtlpSink, otlp_sink
+from akka_otel_callbacks.common import delivery
+from akka_otel_callbacks.common.delivery import Reply, Watch
+from akka_otel_callbacks.common.otlp import OtlpMetrics, OtlpSpans
+from akka_otel_callbacks.common.selection import select
+from tests.support.batches import metrics_batch, spans_batch
+from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, replying, silent
+
+TRANSPORTS = ("http/protobuf", "grpc")
 
 
 @pytest.fixture(scope="module")
@@ -25,77 +24,146 @@ def sink() -> Iterator[OtlpSink]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def batches() -> dict[str, Any]:
-    reader = InMemoryMetricReader()
-    MeterProvider([reader], shutdown_on_exit=False).get_meter("test").create_counter("steps").add(1)
-    span = TracerProvider(shutdown_on_exit=False).get_tracer("test").start_span("job")
-    span.end()
-    return {"metrics": reader.get_metrics_data(), "spans": [span]}
+@pytest.fixture(autouse=True)
+def _healthy(sink: OtlpSink) -> Iterator[None]:
+    delivery._by_address.clear()
+    yield
+    sink.status, sink.rejected = 200, None
 
 
-def exporter(sink: OtlpSink, transport: str, signal: str) -> Any:
-    """The SDK's, with a time that leaves room for a busy machine and for two attempts."""
-    if transport == "grpc":
-        return {"metrics": GrpcMetricExporter, "spans": GrpcSpanExporter}[signal](sink.grpc, insecure=True, timeout=2.5)
-    path = {"metrics": "/v1/metrics", "spans": "/v1/traces"}[signal]
-    return {"metrics": HttpMetricExporter, "spans": HttpSpanExporter}[signal](sink.http + path, timeout=2.5)
+class Exports:
+    """Both signals to one endpoint, as a training sends them."""
+
+    def __init__(self, url: str, protocol: str = "http/protobuf", **variables: str) -> None:
+        environ = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+            **{f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()},
+        }
+        selection = select(environ, "run")
+        assert selection.warnings == ()
+        self._metrics, self._spans = OtlpMetrics(selection.metrics[0]), OtlpSpans(selection.traces[0])
+
+    def metrics(self) -> bool:
+        return self._metrics.export(metrics_batch()).name == "SUCCESS"
+
+    def spans(self) -> bool:
+        return self._spans.export(spans_batch()).name == "SUCCESS"
+
+    def close(self) -> None:
+        self._metrics.shutdown()
+        self._spans.shutdown()
 
 
-REFUSED = {"http": 400, "grpc": 503}
-"""Not worth a second attempt over HTTP; gRPC's receiver knows one refusal only."""
+@pytest.fixture
+def exports() -> Iterator[Callable[..., Exports]]:
+    opened: list[Exports] = []
+
+    def make(*args: Any, **variables: str) -> Exports:
+        opened.append(Exports(*args, **variables))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
 
 
-@pytest.mark.parametrize("signal", ["metrics", "spans"])
-@pytest.mark.parametrize("transport", ["http", "grpc"])
-def test_one_warning_when_it_goes_and_one_line_when_it_is_back(
-    transport: str, signal: str, sink: OtlpSink, batches: dict[str, Any], log: pytest.LogCaptureFixture
+def url_of(sink: OtlpSink, protocol: str) -> str:
+    return sink.grpc if protocol == "grpc" else sink.http
+
+
+def said(log: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in log.records]
+
+
+@pytest.mark.parametrize("protocol", TRANSPORTS)
+def test_an_outage_is_one_line_for_both_signals_and_one_when_it_is_over(
+    protocol: str, sink: OtlpSink, exports: Callable[..., Exports], log: pytest.LogCaptureFixture
 ) -> None:
-    watching = watched(exporter(sink, transport, signal), "the collector")
-    for status in (200, REFUSED[transport], REFUSED[transport], 200, 200, REFUSED[transport]):
+    both = exports(url_of(sink, protocol), protocol)
+    for status in (200, 503, 503, 200, 200):
         sink.status = status
-        assert (watching.export(batches[signal]).name == "SUCCESS") == (status == 200)
-    sink.status = 200
-    watching.shutdown()
-
-    said = [(record.levelname, record.getMessage()) for record in log.records]
-    assert [level for level, _ in said] == ["WARNING", "INFO", "WARNING"], said
-    assert all(message.startswith("the collector ") for _, message in said)
+        assert both.metrics() == both.spans() == (status == 200)
+    lines = said(log)
+    assert [level for level, _ in lines] == ["WARNING", "INFO"], lines
+    assert all(message.startswith(f"otlp {protocol} http://127.0.0.1") for _, message in lines)
+    assert "unavailable" in lines[0][1].lower()
 
 
-@pytest.mark.parametrize("transport", ["http", "grpc"])
-def test_the_warning_names_the_cause_of_each_signal(
-    transport: str, sink: OtlpSink, batches: dict[str, Any], log: pytest.LogCaptureFixture
+@pytest.mark.parametrize("protocol", TRANSPORTS)
+@pytest.mark.parametrize("away", [refusing, silent])
+def test_a_collector_that_is_away_is_one_line(
+    protocol: str, away: Any, exports: Callable[..., Exports], log: pytest.LogCaptureFixture
 ) -> None:
-    sink.status = 503
-    for signal in ("metrics", "spans"):
-        watching = watched(exporter(sink, transport, signal), "the collector")
-        watching.export(batches[signal])
-        watching.shutdown()
-    sink.status = 200
-    assert [record.levelname for record in log.records] == ["WARNING"] * 2
-    for record in log.records:
-        assert "unavailable" in record.getMessage().lower()
+    with away() as url:
+        both = exports(url, protocol)
+        assert not any([both.metrics(), both.spans(), both.metrics()])
+    ((level, message),) = said(log)
+    assert level == "WARNING"
+    assert len(message) < 300
 
 
-def test_a_program_s_own_exporters_log_as_ever(
-    sink: OtlpSink, batches: dict[str, Any], log: pytest.LogCaptureFixture
+def test_trouble_of_another_kind_is_a_line_of_its_own(log: pytest.LogCaptureFixture) -> None:
+    watch = Watch()
+    for exporter, kind in (("m", "404"), ("t", "401"), ("m", "404"), ("t", "401"), ("m", "401")):
+        watch.tell(exporter, "the collector", Reply(False, f"{kind} no", kind=kind))
+    assert [message.rpartition(": ")[2] for _, message in said(log)] == ["404 no", "401 no"]
+
+
+def test_one_signal_that_is_taken_does_not_hide_that_the_other_is_not(log: pytest.LogCaptureFixture) -> None:
+    watch = Watch()
+    for _ in range(5):
+        watch.tell("metrics", "the collector", Reply(True))
+        watch.tell("spans", "the collector", Reply(False, "404 Not Found", kind="404"))
+    assert [level for level, _ in said(log)] == ["WARNING"]
+    watch.tell("spans", "the collector", Reply(True))
+    assert [level for level, _ in said(log)] == ["WARNING", "INFO"]
+
+
+@pytest.mark.parametrize("protocol", TRANSPORTS)
+@pytest.mark.parametrize("count", [1, 7])
+def test_what_a_collector_rejects_is_not_delivered(
+    protocol: str, count: int, sink: OtlpSink, exports: Callable[..., Exports], log: pytest.LogCaptureFixture
 ) -> None:
-    watched(exporter(sink, "http", "metrics"), "the collector").shutdown()
-    own = exporter(sink, "http", "metrics")
-    sink.status = 503
-    own.export(batches["metrics"])
-    sink.status = 200
-    assert {record.name for record in log.records} == {HttpMetricExporter.__module__}
-    assert all(record.levelno >= logging.WARNING for record in log.records)
+    sink.rejected = (count, "the quota\x1b[31m is used up\n")
+    both = exports(url_of(sink, protocol), protocol)
+    assert not any([both.metrics(), both.spans(), both.metrics()])
+    ((level, message),) = said(log)
+    assert level == "WARNING"
+    assert message.endswith(f"rejected {count} of the points or spans: the quota is used up")
 
 
-def test_an_exporter_that_raises_is_left_to_the_sdk(log: pytest.LogCaptureFixture) -> None:
-    class Raising:
-        def export(self, batch: Any) -> None:
-            raise OSError("no route")
+@pytest.mark.parametrize("protocol", TRANSPORTS)
+def test_what_a_collector_says_of_what_it_took_is_passed_on_once(
+    protocol: str, sink: OtlpSink, exports: Callable[..., Exports], log: pytest.LogCaptureFixture
+) -> None:
+    sink.rejected = (0, "use the new endpoint")
+    both = exports(url_of(sink, protocol), protocol)
+    assert all([both.metrics(), both.metrics(), both.spans()])
+    ((_, message),) = said(log)
+    assert message.endswith("takes what is sent, and says: use the new endpoint")
 
-    with pytest.raises(OSError, match="no route"):
-        watched(Raising(), "the collector").export([])
-    logging.getLogger(Raising.__module__).warning("still heard")
-    assert "still heard" in log.text
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_named_and_not_followed(
+    status: int, sink: OtlpSink, exports: Callable[..., Exports], log: pytest.LogCaptureFixture
+) -> None:
+    location = f"{sink.http}/v1/metrics?token=s3cret-token"
+    before = len(sink.requests)
+
+    def redirect(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.send_header("location", location)
+        request.send_header("content-length", "0")
+        request.end_headers()
+
+    with replying(redirect) as url:
+        both = exports(url, HEADERS="x-api-key=s3cret-key")
+        assert not both.metrics()
+        assert not both.spans()
+    assert len(sink.requests) == before, "a header with a token would have gone to another host"
+    ((_, message),) = said(log)
+    assert f"{status} " in message
+    assert f"{sink.http}/v1/metrics?token=***" in message
+    assert "s3cret" not in log.text

@@ -13,19 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
 from akka_otel_callbacks.common import exporters
-from akka_otel_callbacks.common.exporters import KINDS, METRICS, PROTOCOLS, TRACES, Selection, select
 from akka_otel_callbacks.common.files import MetricFile, SpanFile
+from akka_otel_callbacks.common.otlp import OtlpMetrics, OtlpSpans
+from akka_otel_callbacks.common.otlp_settings import PROTOCOLS
+from akka_otel_callbacks.common.selection import KINDS, METRICS, TRACES, Selection, select
 
 ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
+CERTIFICATE = "OTEL_EXPORTER_OTLP_CERTIFICATE"
 METRICS_ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 FILES = (["file akka-otel/run/metrics.jsonl"], ["file akka-otel/run/traces.jsonl"])
 
@@ -244,8 +243,8 @@ def kinds(outputs: list[exporters.MetricOutput]) -> list[type]:
     [
         ({}, [MetricFile], [SpanFile]),
         ({"OTEL_SDK_DISABLED": "true"}, [], []),
-        ({ENDPOINT: "http://localhost:1"}, [HttpMetricExporter], [HttpSpanExporter]),
-        ({ENDPOINT: "http://localhost:1", PROTOCOL: "grpc"}, [GrpcMetricExporter], [GrpcSpanExporter]),
+        ({ENDPOINT: "http://localhost:1"}, [OtlpMetrics], [OtlpSpans]),
+        ({ENDPOINT: "http://localhost:1", PROTOCOL: "grpc"}, [OtlpMetrics], [OtlpSpans]),
         (
             {"OTEL_METRICS_EXPORTER": "console,file", "OTEL_TRACES_EXPORTER": "file,console"},
             [ConsoleMetricExporter, MetricFile],
@@ -276,17 +275,6 @@ def test_what_is_selected_is_opened(
     assert log.records == []
 
 
-class NotInstalled:
-    """An import hook that says what Python says of a package that is not installed."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == self.package:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
 def stand_in_warning(log: pytest.LogCaptureFixture, *parts: str) -> None:
     warnings = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1, warnings
@@ -297,7 +285,7 @@ def stand_in_warning(log: pytest.LogCaptureFixture, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("environ", "package", "extra"),
     [
-        ({METRICS_ENDPOINT: "http://localhost:1", PROTOCOL: "grpc"}, "opentelemetry.exporter.otlp.proto.grpc", "grpc"),
+        ({METRICS_ENDPOINT: "http://localhost:1", PROTOCOL: "grpc"}, "grpc", "grpc"),
         ({"OTEL_METRICS_EXPORTER": "prometheus"}, "opentelemetry.exporter.prometheus", "prometheus"),
     ],
 )
@@ -308,9 +296,8 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     environment: pytest.MonkeyPatch,
     log: pytest.LogCaptureFixture,
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(package)]:
-        environment.delitem(sys.modules, name)
-    environment.setattr(sys, "meta_path", [NotInstalled(package), *sys.meta_path])
+    environment.delitem(sys.modules, "akka_otel_callbacks.common.otlp_grpc", raising=False)
+    environment.setitem(sys.modules, package, None)
     with opened(environ) as (outputs, _):
         assert kinds(outputs) == [MetricFile]
     stand_in_warning(log, package, f"pip install 'akka-otel-callbacks[{extra}]'")
@@ -329,19 +316,20 @@ def test_a_port_that_is_taken(environment: pytest.MonkeyPatch, log: pytest.LogCa
     stand_in_warning(log, f"prometheus http://127.0.0.1:{port}/metrics", "in use")
 
 
-@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_COMPRESSION"])
-def test_what_grpc_refuses(variable: str, environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
-    environment.setenv(variable, "soon")
-    with opened({METRICS_ENDPOINT: "http://localhost:1", PROTOCOL: "grpc"}) as (outputs, _):
-        assert kinds(outputs) == [MetricFile]
-    stand_in_warning(log, "otlp grpc http://localhost:1", METRICS_ENDPOINT, "soon")
+def test_a_certificate_that_cannot_be_read(environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
+    for protocol in PROTOCOLS:
+        log.clear()
+        environ = {METRICS_ENDPOINT: "https://localhost:1", PROTOCOL: protocol, f"{CERTIFICATE}": "/no/such/ca.pem"}
+        with opened(environ) as (outputs, _):
+            assert kinds(outputs) == [MetricFile]
+        stand_in_warning(log, f"otlp {protocol} https://localhost:1", METRICS_ENDPOINT, "/no/such/ca.pem")
 
 
 def test_one_file_stands_in_for_all_that_fail(environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
-    environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
     both = {"OTEL_METRICS_EXPORTER": "otlp,prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST": "no.such.host.invalid"}
+    both |= {METRICS_ENDPOINT: "https://localhost:1", CERTIFICATE: "/no/such/ca.pem"}
     with opened({**both, PROTOCOL: "grpc"}) as (outputs, _):
         assert kinds(outputs) == [MetricFile]
     assert len(log.records) == 2
-    with opened({PROTOCOL: "grpc", "OTEL_METRICS_EXPORTER": "otlp,file"}) as (outputs, _):
+    with opened({**both, "OTEL_METRICS_EXPORTER": "otlp,file"}) as (outputs, _):
         assert kinds(outputs) == [MetricFile]

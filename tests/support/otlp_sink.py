@@ -40,12 +40,14 @@ class OtlpSink:
         status: the HTTP status to answer with. Anything but 200 refuses the export, on gRPC as UNAVAILABLE, and
             keeps nothing; a test may change it while the sink runs.
         refused: how many exports were refused.
+        rejected: how many points or spans of each export it says it did not take, and why; None says nothing.
         requests: (transport, path, headers in lower case) of every export kept.
     """
 
     def __init__(self, http: str, grpc: str, status: int = 200) -> None:
         self.http, self.grpc, self.status = http, grpc, status
         self.refused = 0
+        self.rejected: tuple[int, str] | None = None
         self.requests: list[tuple[str, str, Mapping[str, str]]] = []
         self._metrics: list[ExportMetricsServiceRequest] = []
         self._traces: list[ExportTraceServiceRequest] = []
@@ -89,6 +91,16 @@ class OtlpSink:
 
     # -- what the servers call
 
+    def response_to(self, request: Any) -> Any:
+        """The message that answers an accepted export."""
+        for_metrics = isinstance(request, ExportMetricsServiceRequest)
+        response = ExportMetricsServiceResponse() if for_metrics else ExportTraceServiceResponse()
+        if self.rejected is not None:
+            count, reason = self.rejected
+            rejected = {"rejected_data_points" if for_metrics else "rejected_spans": count}
+            response.partial_success.MergeFrom(type(response.partial_success)(error_message=reason, **rejected))
+        return response
+
     def receive(self, transport: str, path: str, headers: Mapping[str, str], request: Any) -> bool:
         """Keep one decoded export; False where it is to be refused."""
         with self._lock:
@@ -113,6 +125,23 @@ def otlp_sink(status: int = 200) -> Iterator[OtlpSink]:
 def answering(status: int) -> Iterator[str]:
     """The URL of an endpoint that answers every request with `status`, such as 503."""
     with _http_server(OtlpSink("", "", status)) as url:
+        yield url
+
+
+@contextmanager
+def replying(reply: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The URL of an endpoint that reads each request and then does as `reply` says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            with suppress(OSError):  # the exporter has enough of it
+                reply(self)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with _serving(Handler) as url:
         yield url
 
 
@@ -151,21 +180,18 @@ def _url(port: int) -> str:
 
 @contextmanager
 def _http_server(sink: OtlpSink) -> Iterator[str]:
-    messages = {
-        "/v1/metrics": (ExportMetricsServiceRequest, ExportMetricsServiceResponse),
-        "/v1/traces": (ExportTraceServiceRequest, ExportTraceServiceResponse),
-    }
+    messages = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/traces": ExportTraceServiceRequest}
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path not in messages:
                 return self._answer(404)
-            request, response = messages[self.path]
             decode = DECODERS[self.headers.get("content-encoding", "")]
             headers = {key.lower(): value for key, value in self.headers.items()}
-            if sink.receive("http", self.path, headers, request.FromString(decode(body))):
-                return self._answer(200, response().SerializeToString())
+            request = messages[self.path].FromString(decode(body))
+            if sink.receive("http", self.path, headers, request):
+                return self._answer(200, sink.response_to(request).SerializeToString())
             return self._answer(sink.status)
 
         def _answer(self, status: int, body: bytes = b"") -> None:
@@ -179,7 +205,13 @@ def _http_server(sink: OtlpSink) -> Iterator[str]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
@@ -195,18 +227,18 @@ def _grpc_server(sink: OtlpSink) -> Iterator[str]:
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as traces
 
-    def export(request: Any, context: grpc.ServicerContext, response: Any) -> Any:
+    def export(request: Any, context: grpc.ServicerContext) -> Any:
         if not sink.receive("grpc", type(request).__name__, dict(context.invocation_metadata()), request):
             context.abort(grpc.StatusCode.UNAVAILABLE, "refused by the test")
-        return response
+        return sink.response_to(request)
 
     class Metrics(metrics.MetricsServiceServicer):
         def Export(self, request: Any, context: grpc.ServicerContext) -> ExportMetricsServiceResponse:
-            return export(request, context, ExportMetricsServiceResponse())
+            return export(request, context)
 
     class Traces(traces.TraceServiceServicer):
         def Export(self, request: Any, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
-            return export(request, context, ExportTraceServiceResponse())
+            return export(request, context)
 
     server = grpc.server(ThreadPoolExecutor(2))
     metrics.add_MetricsServiceServicer_to_server(Metrics(), server)

@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -21,9 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
 from akka_otel_callbacks.cli.table import summary
-from akka_otel_callbacks.common.exporters import Target, select
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.redaction import redact_url
+from akka_otel_callbacks.common.selection import Target, select
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -101,11 +102,14 @@ def _progress(console: Console, steps: int) -> Iterator[Progress]:
 @contextmanager
 def _out_of_sight(noise: TextIO) -> Iterator[None]:
     """The engine's own bars, warnings and log rows would bury the demo's."""
-    import opentelemetry.sdk.metrics.export
-    import opentelemetry.sdk.trace.export  # noqa: F401 - the console exporters keep the stdout that they are imported with
+    from akka_otel_callbacks.common import console
 
-    with redirect_stdout(noise), redirect_stderr(noise):
-        yield
+    console.kept = sys.stdout  # the figures that the user wants to see are no noise
+    try:
+        with redirect_stdout(noise), redirect_stderr(noise):
+            yield
+    finally:
+        console.kept = None
 
 
 def _watcher(progress: Progress) -> TrainerCallback:

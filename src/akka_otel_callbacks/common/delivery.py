@@ -2,84 +2,92 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
 
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.redaction import redact_text
-
-ExporterT = TypeVar("ExporterT")
+from akka_otel_callbacks.common.text import one_line
 
 
-def watched(exporter: ExporterT, target: object) -> ExporterT:
-    """A metric or span exporter, which from now on tells of failures once for each time that `target` goes away. The
-    SDK logs every attempt, some five lines a minute for as long as a training runs."""
-    Watch(exporter, target)
-    return exporter
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of one attempt.
+
+    Attributes:
+        delivered: the receiver took all of it.
+        reason: why it did not, or what it says although it did. One line, without secrets.
+        kind: which reasons are the same trouble: a status, or where nobody answered the kind of error.
+        status: the HTTP status, where there was one.
+        retryable: another attempt may succeed.
+        retry_after_s: how long the receiver wants to be left alone.
+    """
+
+    delivered: bool
+    reason: str = ""
+    kind: str = ""
+    status: int | None = None
+    retryable: bool = False
+    retry_after_s: float | None = None
+
+    @classmethod
+    def to_accepted(cls, response: Any, status: int | None) -> Reply:
+        """The receiver said yes; its response may say that it did not take everything."""
+        partial = getattr(response, "partial_success", None)
+        said = one_line(getattr(partial, "error_message", ""))
+        rejected = max(getattr(partial, "rejected_data_points", 0), getattr(partial, "rejected_spans", 0))
+        if not rejected:
+            return cls(True, said, status=status)
+        reason = f"it rejected {rejected} of the points or spans: {said or 'no reason given'}"
+        return cls(False, reason, kind="rejected", status=status)
 
 
 class Watch:
-    """Stands in for one exporter's `export`."""
-
-    def __init__(self, exporter: Any, target: object) -> None:
-        self._target = target
-        self._export = exporter.export
-        self._failing = False
-        exporter.export = self.export
-        for base in type(exporter).__mro__:  # the SDK names a logger after each module
-            _overheard.listen_to(logging.getLogger(base.__module__))
-
-    def export(self, *args: Any, **kwargs: Any) -> Any:
-        with _overheard.listening() as said:
-            result = self._export(*args, **kwargs)
-        self._tell(
-            delivered=result.name == "SUCCESS", cause=redact_text(said[0], os.environ) if said else "no reason given"
-        )
-        return result
-
-    def _tell(self, *, delivered: bool, cause: str) -> None:
-        if not delivered and not self._failing:
-            logger.warning(
-                "%s does not take what is sent (training is not affected; further failures are not logged): %s",
-                self._target,
-                cause,
-            )
-        elif delivered and self._failing:
-            logger.info("%s takes what is sent again", self._target)
-        self._failing = not delivered
-
-
-class _Overheard(logging.Filter):
-    """Keeps back what the SDK logs of our exports, on the thread that exports; a program's own exporters log on."""
+    """One collector, as all exporters see it that send to it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._thread = threading.local()
+        self._failing: set[object] = set()
+        self._told: set[str] = set()
 
-    def listen_to(self, sdk_logger: logging.Logger) -> None:
-        """Before the SDK's own filter, which drops what another exporter said within the last 20 s."""
-        if self not in sdk_logger.filters:
-            sdk_logger.filters.insert(0, self)
+    @classmethod
+    def of(cls, address: str) -> Watch:
+        """The one watch of a collector's address, so that its absence costs one line and not one a signal."""
+        with _lock:
+            if (watch := _by_address.get(address)) is None:
+                watch = _by_address[address] = cls()
+            return watch
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        said: list[str] | None = getattr(self._thread, "said", None)
-        if said is None:
-            return True
-        said.append(record.getMessage())
-        return False
+    def tell(self, exporter: object, target: object, reply: Reply) -> None:
+        """Takes note of a reply. What makes a line: the first failure of each kind, a success after failures once no
+        exporter fails any more, and what a receiver says about what it took, once."""
+        with _lock:
+            if reply.delivered:
+                back = exporter in self._failing and self._failing == {exporter}
+                self._failing.discard(exporter)
+                if back:
+                    self._told.clear()
+                new = self._is_new(f"said {reply.reason[:20]}") if reply.reason else False
+            else:
+                back = False
+                self._failing.add(exporter)
+                new = self._is_new("away" if reply.retryable else reply.kind)
+        if back:
+            logger.info("%s takes what is sent again", target)
+        if new and reply.delivered:
+            logger.warning("%s takes what is sent, and says: %s", target, reply.reason)
+        elif new:
+            logger.warning(
+                "%s does not take what is sent (training is not affected; further failures are not logged): %s",
+                target,
+                reply.reason,
+            )
 
-    @contextmanager
-    def listening(self) -> Iterator[list[str]]:
-        said: list[str] = []
-        self._thread.said = said
-        try:
-            yield said
-        finally:
-            self._thread.said = None
+    def _is_new(self, kind: str) -> bool:
+        new = kind not in self._told
+        self._told.add(kind)
+        return new
 
 
-_overheard = _Overheard()
+_by_address: WeakValueDictionary[str, Watch] = WeakValueDictionary()
+_lock = threading.Lock()

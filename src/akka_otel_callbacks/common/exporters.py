@@ -1,177 +1,22 @@
-"""Who exports: reads the standard environment variables and opens what they ask for.
-
-`select` decides and has no side effect; `open_metrics` and `open_traces` build. A value that cannot be used costs one
-clear warning and falls to the next choice, because a typo in an environment must not stop a training.
-"""
+"""Opens the exporters that were selected; where one cannot be opened, the embedded file stands in for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import socket
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.delivery import watched
-from akka_otel_callbacks.common.jitter import take_own_jitter
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.redaction import redact_url
+from akka_otel_callbacks.common.redaction import redact_text
+from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target
+from akka_otel_callbacks.common.text import one_line
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.trace.export import SpanExporter
-
-METRICS, TRACES = "METRICS", "TRACES"
-PROTOCOLS = ("http/protobuf", "grpc")
-KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
-DEFAULT_ENDPOINT = {"http/protobuf": "http://localhost:4318", "grpc": "http://localhost:4317"}
-DEFAULT_INTERVAL_S = 60.0
-FILE_PAUSE_S = 2.0
-"""The embedded files get every reported step, but no two exports closer than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One place that a signal goes to, and the reason why."""
-
-    kind: str
-    reason: str
-    protocol: str | None = None
-    endpoint: str | None = None
-    path: Path | None = None
-
-    def __str__(self) -> str:
-        where = redact_url(self.endpoint) if self.endpoint else self.path or ""
-        return f"{self.kind} {self.protocol or ''} {where}".replace("  ", " ").strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What the environment asks for. An empty tuple: the signal is not exported, for `reason_none`."""
-
-    metrics: tuple[Target, ...]
-    traces: tuple[Target, ...]
-    interval_s: float
-    files: Mapping[str, Path]
-    """By signal, the embedded file, also where another target is chosen."""
-    warnings: tuple[str, ...] = ()
-    reason_none: str = ""
-
-
-def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selection:
-    """Reads `OTEL_SDK_DISABLED`, `OTEL_{METRICS,TRACES}_EXPORTER`, the OTLP endpoint variables and
-    `OTEL_EXPORTER_OTLP_PROTOCOL`, in this order; where none of them says anything, the embedded files in
-    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals.
-
-    Args:
-        environ: the process's environment.
-        run_id: names the default folder.
-        writer: where several processes of a run write, who this one is; it goes into the files' names.
-    """
-    directory = Path(environ.get("AKKA_OTEL_DIR") or Path("akka-otel") / _safe(run_id))
-    files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
-    warnings: list[str] = []
-    interval_s = _interval_s(environ, warnings)
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Selection((), (), interval_s, files, reason_none="OTEL_SDK_DISABLED is true")
-    asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
-    if all(targets is None for targets in asked.values()):
-        reason = "no exporter and no OTLP endpoint is configured"
-        asked = {signal: (Target("file", reason, path=files[signal]),) for signal in asked}
-    return Selection(
-        metrics=asked[METRICS] or (),
-        traces=asked[TRACES] or (),
-        interval_s=interval_s,
-        files=files,
-        warnings=tuple(warnings),
-        reason_none="the environment asks for none or names a target for the other signal only",
-    )
-
-
-def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
-    """The signal's targets; None where the environment says nothing of it."""
-    variable = f"OTEL_{signal}_EXPORTER"
-    words = [word.strip().lower() for word in environ.get(variable, "").split(",")]
-    kinds = [kind for kind in dict.fromkeys(words) if kind]  # one named twice would export everything twice
-    known = [kind for kind in kinds if kind in KINDS[signal]]
-    warnings.extend(
-        f"{variable}={kind!r} is not one of {', '.join(KINDS[signal])}; ignored" for kind in kinds if kind not in known
-    )
-    if known:
-        return tuple(
-            _target(environ, signal, kind, file, f"{variable}={kind}", warnings) for kind in known if kind != "none"
-        )
-    for endpoint in (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
-        if environ.get(endpoint):
-            return (_target(environ, signal, "otlp", file, f"{endpoint} is set", warnings),)
-    return None
-
-
-def _target(environ: Mapping[str, str], signal: str, kind: str, file: Path, reason: str, warnings: list[str]) -> Target:
-    if kind == "file":
-        return Target(kind, reason, path=file)
-    if kind == "prometheus":
-        return Target(
-            kind, reason, endpoint=f"http://{_prometheus_host(environ)}:{_prometheus_port(environ, warnings)}/metrics"
-        )
-    if kind == "otlp":
-        protocol = _protocol(environ, signal, warnings)
-        return Target(kind, reason, protocol, _endpoint(environ, signal, protocol))
-    return Target(kind, reason)
-
-
-def _file_name(signal: str, writer: str) -> str:
-    return f"{signal}-{_safe(writer)}.jsonl" if writer else f"{signal}.jsonl"
-
-
-def _safe(text: str) -> str:
-    """The text as a file's name: an ID may hold any character, a name may not leave its folder."""
-    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip(".")
-    return name.encode()[:120].decode(errors="ignore") or "run"
-
-
-def _protocol(environ: Mapping[str, str], signal: str, warnings: list[str]) -> str:
-    for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        value = environ.get(variable, "").strip().lower()
-        if value in PROTOCOLS:
-            return value
-        if value:
-            warnings.append(f"{variable}={value!r} is not one of {', '.join(PROTOCOLS)}; http/protobuf is used")
-    return "http/protobuf"
-
-
-def _endpoint(environ: Mapping[str, str], signal: str, protocol: str) -> str:
-    """The URL as the SDK's exporter will read it: only the general HTTP endpoint gets the signal's path."""
-    specific = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    general = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT[protocol]
-    if specific or protocol == "grpc":
-        return specific or general
-    return f"{general.rstrip('/')}/v1/{signal.lower()}"
-
-
-def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float:
-    text = environ.get("OTEL_METRIC_EXPORT_INTERVAL", "").strip()
-    if not text:
-        return DEFAULT_INTERVAL_S
-    try:
-        milliseconds = float(text)
-    except ValueError:
-        milliseconds = 0.0
-    if 0 < milliseconds < float("inf"):
-        return milliseconds / 1000
-    warnings.append(f"OTEL_METRIC_EXPORT_INTERVAL={text!r} is not a positive number of milliseconds; 60000 is used")
-    return DEFAULT_INTERVAL_S
-
-
-def _prometheus_host(environ: Mapping[str, str]) -> str:
-    return environ.get("OTEL_EXPORTER_PROMETHEUS_HOST") or "localhost"
-
-
-def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
-    text = environ.get("OTEL_EXPORTER_PROMETHEUS_PORT") or "9464"
-    if text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536:
-        return int(text)
-    warnings.append(f"OTEL_EXPORTER_PROMETHEUS_PORT={text!r} is not a port; 9464 is used")
-    return 9464
 
 
 @dataclass(slots=True)
@@ -207,18 +52,17 @@ def _open(
                 "%s (%s) cannot be used: %s; see %s instead",
                 target,
                 target.reason,
-                _say(error),
+                redact_text(one_line(_say(error)), os.environ),
                 selection.files[signal],
             )
     if failed and all(target.kind != "file" for target in targets):
         stand_in = Target("file", f"stands in for {failed[0].kind}", path=selection.files[signal])
         opened.append(open_one(stand_in))
-    take_own_jitter()
     return opened
 
 
 def _say(error: Exception) -> str:
-    extras = {"opentelemetry.exporter.otlp.proto.grpc": "grpc", "opentelemetry.exporter.prometheus": "prometheus"}
+    extras = {"grpc": "grpc", "opentelemetry.exporter.prometheus": "prometheus"}
     if isinstance(error, ModuleNotFoundError):
         extra = next((extra for module, extra in extras.items() if module.startswith(error.name or "?")), None)
         if extra:
@@ -242,14 +86,12 @@ def _metric_exporter(target: Target) -> MetricExporter:
     if target.kind == "console":
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
-        return ConsoleMetricExporter()
-    if target.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
+        from akka_otel_callbacks.common.console import Stdout
 
-        return watched(GrpcExporter(), target)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
+        return ConsoleMetricExporter(out=Stdout())  # type: ignore[arg-type]
+    from akka_otel_callbacks.common.otlp import OtlpMetrics
 
-    return watched(HttpExporter(), target)
+    return OtlpMetrics(target)
 
 
 def _pushing_reader(exporter: MetricExporter) -> MetricReader:
@@ -262,21 +104,33 @@ def _pushing_reader(exporter: MetricExporter) -> MetricReader:
 
 
 def _open_prometheus(target: Target) -> MetricOutput:
-    from urllib.parse import urlsplit
-
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()  # of our own: the process-wide one belongs to the user's program
     reader = PrometheusMetricReader(registry=registry)
-    address = urlsplit(target.endpoint or "")
-    server, _ = start_http_server(address.port or 0, addr=address.hostname or "localhost", registry=registry)
+    assert target.address is not None
+    host, port = target.address
+    server, _ = start_http_server(port, addr=host, registry=registry)
+    _close_in_children(server.socket)
 
     def close() -> None:
         server.shutdown()
         server.server_close()
 
     return MetricOutput(target, reader, None, close=close)
+
+
+def _close_in_children(listening: socket.socket) -> None:
+    """A forked child that outlives the run would hold the port, and take scrapes that it has no thread to answer."""
+    still_there = weakref.ref(listening)
+
+    def in_child() -> None:
+        if (found := still_there()) is not None:
+            found.close()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)
 
 
 def _open_trace(target: Target) -> SpanExporter:
@@ -288,11 +142,9 @@ def _open_trace(target: Target) -> SpanExporter:
     if target.kind == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-        return ConsoleSpanExporter()
-    if target.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+        from akka_otel_callbacks.common.console import Stdout
 
-        return watched(GrpcExporter(), target)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+        return ConsoleSpanExporter(out=Stdout())  # type: ignore[arg-type]
+    from akka_otel_callbacks.common.otlp import OtlpSpans
 
-    return watched(HttpExporter(), target)
+    return OtlpSpans(target)

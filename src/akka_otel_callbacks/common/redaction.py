@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from akka_otel_callbacks.common.headers import Header, parse
 
 HIDDEN = "***"
 SECRET_NAME = re.compile(
@@ -18,22 +20,39 @@ SECRET_VALUE = re.compile(
 TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-=+.~:]{20,}")
 """A part of a URL's path that is more likely a token than a name."""
 SIGNALS = ("", "METRICS_", "TRACES_")
+SCHEME = re.compile(r"[\"' ]?[A-Za-z0-9+.\-]*")
+BETWEEN_WORDS = re.compile(r"[\s:;=,'\"(){}\[\]]+")
 SHORTEST = 4
 """No text is searched for shorter secrets: it would lose half of its words."""
 
 
 def redact_url(url: str) -> str:
     """The URL without what authenticates: user and password, the query's values, the fragment, and the parts of the
-    path that look like tokens."""
+    path that look like tokens. One that lacks its scheme or stands in quotes loses them, too."""
     try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        netloc = f"{HIDDEN}@{host}" if "@" in parts.netloc else host
-        path = "/".join(HIDDEN if _is_token(part) else part for part in parts.path.split("/"))
-        query = "&".join(f"{pair.partition('=')[0]}={HIDDEN}" for pair in parts.query.split("&") if pair)
-        return urlunsplit((parts.scheme, netloc, path, query, HIDDEN if parts.fragment else ""))
+        urlsplit(url)
     except ValueError:  # not a URL, and nobody knows what is in it
         return HIDDEN
+    scheme, has_scheme, rest = url.partition("://")
+    if not has_scheme:
+        scheme, rest = "", url
+    rest, has_fragment, fragment = rest.partition("#")
+    rest, _, query = rest.partition("?")
+    if "@" in query + fragment or not SCHEME.fullmatch(scheme):  # a password may hold what ends it elsewhere
+        return HIDDEN
+    _, has_user, rest = rest.rpartition("@")
+    place, slash, path = rest.partition("/")
+    path = "/".join(HIDDEN if _is_token(part) else part for part in path.split("/"))
+    pairs = "&".join(f"{pair.partition('=')[0]}={HIDDEN}" for pair in query.split("&") if pair)
+    return "".join(
+        (
+            scheme + has_scheme,
+            HIDDEN + "@" if has_user else "",
+            place + slash + path,
+            "?" + pairs if pairs else "",
+            "#" + HIDDEN if has_fragment else "",
+        )
+    )
 
 
 def redact_attribute(name: str, value: object) -> str:
@@ -45,8 +64,10 @@ def redact_attribute(name: str, value: object) -> str:
 
 
 def header_names(environ: Mapping[str, str]) -> list[str]:
-    """The names of the headers that the environment adds to exports. Their values are never shown."""
-    return list(dict.fromkeys(name for name, _ in _headers(environ)))
+    """The names of the headers that the environment adds to exports. Their values are never shown, nor is a name that
+    looks like a token."""
+    names = [header.name for header in _headers(environ) if header.name]
+    return list(dict.fromkeys(HIDDEN if _is_token(name) else name for name in names))
 
 
 def redact_text(text: str, environ: Mapping[str, str]) -> str:
@@ -58,7 +79,11 @@ def redact_text(text: str, environ: Mapping[str, str]) -> str:
 
 
 def _secrets(environ: Mapping[str, str]) -> set[str]:
-    found = {form for _, value in _headers(environ) for form in (value, unquote(value), *unquote(value).split())}
+    found: set[str] = set()
+    for header in _headers(environ):
+        hidden = header.item.partition("=")[2] if header.name else header.item
+        for form in (hidden, unquote(hidden), header.value):
+            found.update((form, form.strip(), *BETWEEN_WORDS.split(form)))
     for signal in SIGNALS:
         found.update(_url_secrets(environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT", "")))
     return found
@@ -77,12 +102,9 @@ def _url_secrets(url: str) -> Iterator[str]:
         yield from (secret, unquote(secret), unquote_plus(secret))
 
 
-def _headers(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _headers(environ: Mapping[str, str]) -> Iterator[Header]:
     for signal in SIGNALS:
-        for pair in environ.get(f"OTEL_EXPORTER_OTLP_{signal}HEADERS", "").split(","):
-            name, _, value = pair.partition("=")
-            if name.strip():
-                yield name.strip(), value.strip()
+        yield from parse(environ.get(f"OTEL_EXPORTER_OTLP_{signal}HEADERS", ""))
 
 
 def _is_token(part: str) -> bool:

@@ -20,6 +20,7 @@ from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
 from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.selection import FILE_PAUSE_S, Selection, Target, select
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Telemetry:
         """
         show_to_people()
         telemetry = cls(identity, step_type)
-        selection = exporters.select(environ, identity.run_id, writer)
+        selection = select(environ, identity.run_id, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
         telemetry._open_metrics(selection, meter_provider)
@@ -167,7 +168,7 @@ class Telemetry:
     def _resource(self) -> Resource:
         return self.identity.resource()
 
-    def _open_metrics(self, selection: exporters.Selection, meter_provider: MeterProvider | None) -> None:
+    def _open_metrics(self, selection: Selection, meter_provider: MeterProvider | None) -> None:
         if meter_provider is not None:
             logger.info("figures go to the given meter provider")
             self._closers.append(Closer("metrics", _flush_of(meter_provider)))
@@ -176,7 +177,7 @@ class Telemetry:
         if meter_provider is not None:
             self._register(meter_provider)
 
-    def _private_meter_provider(self, selection: exporters.Selection) -> MeterProvider | None:
+    def _private_meter_provider(self, selection: Selection) -> MeterProvider | None:
         outputs = exporters.open_metrics(selection)
         _announce([output.target for output in outputs], selection.reason_none)
         if not outputs:
@@ -187,7 +188,7 @@ class Telemetry:
 
         for output in outputs:
             if output.interval_s is not None:
-                pause_s = exporters.FILE_PAUSE_S if output.every_step else None
+                pause_s = FILE_PAUSE_S if output.every_step else None
                 self._loops.append(ExportLoop(output.reader, output.interval_s, pause_s))
             self._close_at_once.append(output.close)
         self._closers.extend(self._loops)
@@ -218,7 +219,7 @@ class Telemetry:
             self.observe(source.metric, lambda metric=source.metric: self._shown.points(metric))  # type: ignore[misc]
 
     def _open_traces(
-        self, selection: exporters.Selection, tracer_provider: TracerProvider | None, environ: Mapping[str, str]
+        self, selection: Selection, tracer_provider: TracerProvider | None, environ: Mapping[str, str]
     ) -> None:
         from opentelemetry.trace import NoOpTracerProvider, set_span_in_context
 
@@ -283,7 +284,7 @@ def _flush_of(provider: object) -> Callable[[], object]:
     return getattr(provider, "force_flush", lambda: None)
 
 
-def _announce(targets: Sequence[exporters.Target], reason_none: str) -> None:
+def _announce(targets: Sequence[Target], reason_none: str) -> None:
     if not targets:
         logger.info("no figures are exported: %s", reason_none)
     for target in targets:

@@ -1,0 +1,49 @@
+"""Where the console exporters write: stdout, whose reader may be gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, TextIO
+
+from akka_otel_callbacks.common.log import logger
+
+kept: TextIO | None = None
+"""What is written to in place of the current stdout; for a program that hides what others write there."""
+
+
+class Stdout:
+    """The stdout of the moment, for an exporter's `out`. One warning says that it cannot be written; nothing raises.
+
+    It writes past Python's buffer: what stayed in it when a pipe breaks would break the program's own exit.
+    """
+
+    def __init__(self) -> None:
+        self._lost = False
+
+    def write(self, text: str) -> int:
+        stream = kept or sys.stdout
+        try:
+            if stream is not None:
+                _write(stream, text)
+        except (OSError, ValueError) as error:  # ValueError: it is closed
+            if not self._lost:
+                self._lost = True
+                logger.warning("stdout cannot be written, so the console exporter says nothing more: %s", error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is kept."""
+
+
+def _write(stream: Any, text: str) -> None:
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, OSError, ValueError):  # a notebook's, a test's
+        stream.write(text)
+        stream.flush()
+        return
+    stream.flush()
+    left = text.encode(stream.encoding or "utf-8", errors="replace")
+    while left:
+        left = left[os.write(descriptor, left) :]
