@@ -20,7 +20,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from akka_otel_callbacks.common import exporters, names
-from akka_otel_callbacks.common.files import JsonLines
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -275,39 +274,6 @@ def test_a_full_disk_keeps_the_lines_before_and_goes_on_when_it_is_freed(tmp_pat
     written = exports(tmp_path / "akka-otel/run/metrics.jsonl")
     assert len(written) > full["lines"]
     assert values(written[-1], names.RL_STEP_COUNT) == {None: full["steps"]}, "cumulative: what was lost is in the next"
-
-
-def test_a_disk_that_takes_half_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = JsonLines(tmp_path / "lines.jsonl")
-    assert target.write({"line": 1})
-    whole = target._file
-
-    class Half:
-        """The file, on a disk that takes five bytes of a write."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(whole, name)
-
-        def write(self, line: bytes) -> int:
-            return whole.write(line[:5])
-
-    target._file = Half()
-    assert not target.write({"line": 2})
-    assert lines(tmp_path / "lines.jsonl") == [{"line": 1}]
-    target._file = whole
-    assert target.write({"line": 3})
-    target.close()
-    assert lines(tmp_path / "lines.jsonl") == [{"line": 1}, {"line": 3}]
-
-
-def test_half_a_line_of_a_crashed_attempt_does_not_spoil_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
-    path.write_bytes(b'{"line":1}\n{"li')
-    target = JsonLines(path)
-    assert target.write({"line": 2})
-    assert target.write({"line": 3})
-    target.close()
-    assert path.read_bytes() == b'{"line":1}\n{"li\n{"line":2}\n{"line":3}\n'
 
 
 def test_a_later_attempt_appends(start: Start) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from akka_otel_callbacks.common import names
+
 SCRIPT = """
 import logging
 {configure}
@@ -34,3 +36,44 @@ def test_a_program_that_configures_logging_later_sees_no_line_twice() -> None:
 def test_a_configured_program_keeps_its_own_way() -> None:
     configured = "logging.basicConfig(format='own %(name)s %(message)s', level=logging.WARNING)"
     assert printed(configured) == "own akka_otel_callbacks careful\n"
+
+
+def ended(script: str) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+
+def test_a_warning_that_comes_before_the_telemetry_has_our_name_too() -> None:
+    script = (
+        "from akka_otel_callbacks.common.identity import identify\n"
+        "identify({'TORCHELASTIC_RESTART_COUNT': '0', 'OTEL_RESOURCE_ATTRIBUTES': '{name}=second'}, engine={})"
+    )
+    _, stderr = ended(script.replace("{name}", names.ATTR_RUN_ATTEMPT.name))
+    (line,) = stderr.splitlines()
+    assert line.startswith("akka-otel: ")
+    assert "second" in line
+
+
+REPLACED = """
+import contextlib, io, sys
+from akka_otel_callbacks.common.log import logger, show_to_people
+first = io.StringIO()
+with contextlib.redirect_stderr(first):
+    show_to_people()
+    logger.warning("one")
+kept = first.getvalue()
+first.close()
+logger.warning("two")
+for stream in (first, None, open("/dev/full", "w", buffering=1), object()):
+    with contextlib.redirect_stderr(stream):
+        logger.warning("nobody can read this")
+logger.warning("bad %d", "format")
+logger.warning("three")
+print(kept, end="")
+"""
+
+
+def test_a_stream_that_was_closed_or_replaced_is_no_error() -> None:
+    stdout, stderr = ended(REPLACED)
+    assert stdout == "akka-otel: one\n"
+    assert stderr.splitlines() == ["akka-otel: two", "akka-otel: three"]

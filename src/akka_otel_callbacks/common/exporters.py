@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.trace.export import SpanExporter
 
+FILE_PAUSE_S = 2.0
+"""The embedded files get every reported step, but no two exports closer than this."""
+
 
 @dataclass(slots=True)
 class MetricOutput:

@@ -18,8 +18,6 @@ METRICS, TRACES = "METRICS", "TRACES"
 KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
 DEFAULT_INTERVAL_S = 60.0
 DEFAULT_PORT = 9464
-FILE_PAUSE_S = 2.0
-"""The embedded files get every reported step, but no two exports closer than this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
 from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.selection import FILE_PAUSE_S, Selection, Target, select
+from akka_otel_callbacks.common.selection import Selection, Target, select
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Telemetry:
 
         for output in outputs:
             if output.interval_s is not None:
-                pause_s = FILE_PAUSE_S if output.every_step else None
+                pause_s = exporters.FILE_PAUSE_S if output.every_step else None
                 self._loops.append(ExportLoop(output.reader, output.interval_s, pause_s))
             self._close_at_once.append(output.close)
         self._closers.extend(self._loops)
