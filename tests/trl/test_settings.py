@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trl
-from peft import LoraConfig
+from peft import AutoPeftModelForCausalLM, LoraConfig
 from transformers import Trainer
 
 from akka_otel_callbacks.common import names
@@ -55,6 +55,36 @@ def test_a_model_of_the_hub_keeps_its_name(name: str, tiny_model: str) -> None:
     trainer = sft(tiny_model, [])
     trainer.model.config._name_or_path = name
     assert identity(trainer)[names.ATTR_RUN_BASE_MODEL] == name
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("./out/Qwen3", "Qwen3"),
+        ("~/models/Qwen3/", "Qwen3"),
+        ("https://me:S3CRET@host/Qwen3?sig=S3CRET", "Qwen3"),
+        (r"C:\S3CRET\Qwen3", "Qwen3"),
+        ("/cache/models--tiny--Qwen3/snapshots/0123", "tiny/Qwen3"),
+    ],
+)
+def test_of_a_model_only_its_name_is_published(place: str, name: str, tiny_model: str) -> None:
+    trainer = sft(tiny_model, [])
+    trainer.model.config._name_or_path = place
+    found = identity(trainer)
+    assert found[names.ATTR_RUN_BASE_MODEL] == name
+    assert "S3CRET" not in str(found)
+
+
+def test_an_adapter_that_is_trained_on_goes_by_its_base(tiny_model: str, tmp_path: Path) -> None:
+    """From its own folder, or beside a model that says no name."""
+    first = sft(tiny_model, [], trainer={"peft_config": LoraConfig(r=4)})
+    first.model.save_pretrained(str(tmp_path / "adapter"))
+    adapter = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"), is_trainable=True)
+    onward = sft(adapter, [], trainer={"processing_class": first.processing_class})
+    assert identity(onward)[names.ATTR_RUN_BASE_MODEL] == Path(tiny_model).name
+    first.model.config._name_or_path = ""
+    first.model.peft_config["default"].base_model_name_or_path = "s3://S3CRET/Qwen3"
+    assert identity(first)[names.ATTR_RUN_BASE_MODEL] == "Qwen3"
 
 
 class Own(trl.SFTTrainer):
@@ -127,7 +157,8 @@ LEARNS = """
 
 REPORTS = """
     output_dir run_name report_to logging_steps logging_strategy logging_dir save_steps save_total_limit seed data_seed
-    disable_tqdm log_level dataloader_num_workers push_to_hub hub_model_id log_completions
+    disable_tqdm log_level dataloader_num_workers push_to_hub hub_model_id log_completions chat_template_path
+    chat_template_kwargs eval_steps per_device_eval_batch_size eval_on_start metric_for_best_model vllm_server_host
 """.split()
 """What does not."""
 
@@ -161,6 +192,16 @@ def test_what_changes_the_reporting_does_not(name: str, arguments: Any) -> None:
     if not hasattr(arguments, name):
         pytest.skip(f"transformers has no {name} any more")
     assert hash_of(changed(arguments, name)) == hash_of(arguments)
+
+
+@pytest.mark.parametrize("name", ["access_key", "apikey", "auth", "username", "address", "api_token"])
+def test_secrets_within_arguments_do_not_change_the_hash(name: str, arguments: Any) -> None:
+    """As hosts put them into their own arguments, or a user into those of the model."""
+    other = copy.copy(arguments)
+    other.model_init_kwargs = {name: "first"}
+    another = copy.copy(arguments)
+    another.model_init_kwargs = {name: "second"}
+    assert hash_of(other) == hash_of(another)
 
 
 # -- on the resource of what is exported

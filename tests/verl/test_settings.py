@@ -71,6 +71,24 @@ def test_a_reinforcement_run() -> None:
     }
 
 
+@pytest.mark.parametrize("config", [RL, SFT], ids=["rl", "sft"])
+@pytest.mark.parametrize("key", ["path", "partial_pretrain"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "s3://key:S3CRET@bucket/models/Qwen3?X-Amz-Signature=S3CRET",
+        "hdfs://S3CRET/user/me/Qwen3/",
+        "/home/S3CRET/Qwen3",
+        "~/S3CRET/Qwen3",
+    ],
+)
+def test_of_a_model_only_its_name_is_published(config: dict[str, Any], key: str, place: str) -> None:
+    model = "actor_rollout_ref.model" if config is RL else "model"
+    attributes = run_attributes(changed(changed(config, f"{model}.path", None), f"{model}.{key}", place))
+    assert attributes[names.ATTR_RUN_BASE_MODEL] == "Qwen3"
+    assert "S3CRET" not in str(attributes)
+
+
 def test_a_supervised_run() -> None:
     attributes = run_attributes(SFT)
     assert attributes[names.ATTR_RUN_METHOD] == "SFT"
@@ -112,6 +130,15 @@ def test_methods(estimator: str, loss: str, expected: str) -> None:
         "trainer.hf_token",
         "trainer.api_key",
         "data.password",
+        "reward.reward_model.access_key",
+        "reward.reward_model.apikey",
+        "reward.sandbox_fusion.auth",
+        "ray_init.address",
+        "trainer.username",
+        "actor_rollout_ref.model.custom_chat_template",
+        "data.apply_chat_template_kwargs",
+        "data.val_batch_size",
+        "trainer.rollout_data_dir",
     ],
 )
 def test_where_it_runs_and_reports_does_not_change_the_hash(path: str) -> None:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.identity import settings_sha
 from akka_otel_callbacks.common.metric import Attribute
+from akka_otel_callbacks.common.model_name import model_name
+from akka_otel_callbacks.common.settings import hyperparameters as settings_of
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
 
 NO_HYPERPARAMETERS = frozenset(
     """
-    output_dir overwrite_output_dir logging_dir run_name project trackio_space_id trackio_bucket_id
-    trackio_static_space_id report_to resume_from_checkpoint seed data_seed local_rank ddp_backend ddp_timeout debug
-    disable_tqdm log_level log_level_replica log_on_each_node log_completions num_completions_to_print
-    log_unique_prompts wandb_log_unique_prompts log_multimodal
-    logging_strategy logging_first_step logging_steps logging_nan_inf_filter
-    save_strategy save_steps save_total_limit save_safetensors save_on_each_node save_only_model
-    enable_jit_checkpoint include_num_input_tokens_seen include_tokens_per_second skip_memory_metrics
-    push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision push_to_hub_model_id
-    push_to_hub_organization push_to_hub_token
-    dataloader_num_workers dataloader_prefetch_factor dataloader_persistent_workers dataloader_pin_memory
-    vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout vllm_group_port
+    overwrite_output_dir ddp_backend debug disable_tqdm num_completions_to_print
+    include_num_input_tokens_seen include_tokens_per_second skip_memory_metrics restore_callback_states_from_checkpoint
+    dataloader_prefetch_factor dataloader_persistent_workers dataloader_pin_memory dataloader_in_order
+    dataloader_multiprocessing_context trackio_space_id trackio_bucket_id trackio_static_space_id
     _n_gpu __cached__setup_devices deepspeed_plugin distributed_state use_cpu no_cuda use_mps_device
     """.split()
 )
-"""Arguments that change where a run lives, what it reports and on which machine, but not what it learns."""
+"""Arguments of transformers that say nothing of what a run learns, beside those that any engine may have."""
 
 
 def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> dict[Attribute, Any]:
@@ -39,7 +33,7 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.TRL,
         names.ATTR_RUN_METHOD: method(trainer, args),
-        names.ATTR_RUN_BASE_MODEL: _base_model(model),
+        names.ATTR_RUN_BASE_MODEL: _base_model(model, adapter),
         names.ATTR_RUN_LEARNING_RATE: args.learning_rate,
         names.ATTR_RUN_LORA_RANK: getattr(adapter, "r", None),
         names.ATTR_RUN_GROUP_SIZE: getattr(args, "num_generations", None) if kind == "rl" else None,
@@ -47,10 +41,10 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
     }
 
 
-def _base_model(model: Any) -> str | None:
-    """The name that the model was loaded by; of a folder its last part, which is the same on every machine."""
-    name = str(getattr(getattr(model, "config", None), "_name_or_path", None) or "")
-    return (os.path.basename(name.rstrip("/")) if os.path.isabs(name) else name) or None
+def _base_model(model: Any, adapter: Any) -> str | None:
+    """What the model was loaded from, or what its adapter was made for."""
+    loaded = model_name(getattr(getattr(model, "config", None), "_name_or_path", None))
+    return loaded or model_name(getattr(adapter, "base_model_name_or_path", None))
 
 
 def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
@@ -66,15 +60,11 @@ def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
 
 def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: Any) -> dict[str, Any]:
     """What the settings' hash is taken over: arguments, method, reward functions' names and adapter."""
-    settings: dict[str, Any] = {name: value for name, value in args.to_dict().items() if name not in NO_HYPERPARAMETERS}
+    settings: dict[str, Any] = settings_of(args.to_dict(), NO_HYPERPARAMETERS)
     settings["method"] = method(trainer, args)
     settings["rewards"] = list(getattr(trainer, "reward_func_names", None) or [])
     if adapter is not None:
-        settings["adapter"] = {
-            name: value
-            for name, value in adapter.to_dict().items()
-            if name not in ("base_model_name_or_path", "revision", "peft_version")
-        }
+        settings["adapter"] = settings_of(adapter.to_dict(), ("revision", "peft_version"))
     return settings
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.identity import settings_sha
 from akka_otel_callbacks.common.metric import Attribute
+from akka_otel_callbacks.common.model_name import model_name
+from akka_otel_callbacks.common.settings import hyperparameters as settings_of
 
 METHODS: Mapping[str, str] = {"gae": "PPO", "reinforce_plus_plus": "REINFORCE++", "optimal_token_baseline": "OTB"}
 """Advantage estimators whose name is not the method's. Any other goes by its own name in capitals."""
@@ -16,19 +18,10 @@ METHODS_BY_LOSS = frozenset({"gspo", "cispo", "sapo"})
 """Policy losses that are the method, whatever estimates the advantage."""
 
 NO_HYPERPARAMETERS = frozenset(
-    """
-    logger project_name experiment_name log_val_generations trace prometheus disable_log_stats
-    global_profiler profiler npu_profile profile_interval
-    resume_mode save_freq test_freq val_before_train val_only checkpoint checkpoint_callback_class
-    max_ckpt_to_keep max_actor_ckpt_to_keep max_critic_ckpt_to_keep del_local_ckpt_after_load esi_redundant_time
-    checkpoint_engine ray_kwargs transfer_queue ray_wait_register_center_timeout nccl_timeout skip
-    device nnodes n_gpus_per_node num_workers dataloader_num_workers filter_overlong_prompts_workers use_shm
-    seed data_loader_seed val_kwargs
-    """.split()
+    "trace ray_kwargs transfer_queue ray_wait_register_center_timeout skip esi_redundant_time use_shm"
+    " disable_log_stats npu_profile filter_overlong_prompts_workers".split()
 )
-"""Keys, at any depth, that say where a run lives, what it reports and on which machine, but not what it learns."""
-PLACES_AND_SECRETS = ("path", "dir", "files", "url", "host", "port", "proxy", "token", "api_key", "password", "secret")
-"""Endings of further keys of that kind, after an underscore or alone."""
+"""verl's keys that say nothing of what a run learns, beside those that any engine may have."""
 
 
 def get(config: Any, path: str, default: Any = None) -> Any:
@@ -72,7 +65,7 @@ def run_attributes(config: Any) -> dict[Attribute, Any]:
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.VERL,
         names.ATTR_RUN_METHOD: method(config),
-        names.ATTR_RUN_BASE_MODEL: get(model, "path") or get(model, "partial_pretrain"),
+        names.ATTR_RUN_BASE_MODEL: model_name(get(model, "path") or get(model, "partial_pretrain")),
         names.ATTR_RUN_LEARNING_RATE: get(config, "actor_rollout_ref.actor.optim.lr" if rl else "optim.lr"),
         names.ATTR_RUN_LORA_RANK: get(model, "lora_rank") or get(model, "lora.rank") or None,
         names.ATTR_RUN_GROUP_SIZE: get(config, "actor_rollout_ref.rollout.n"),
@@ -93,15 +86,7 @@ def method(config: Any) -> str | None:
 
 def hyperparameters(config: Any) -> Any:
     """The configuration without what does not change the training."""
-    if isinstance(config, Mapping):
-        return {str(key): hyperparameters(value) for key, value in config.items() if not _is_left_out(str(key))}
-    if isinstance(config, list):
-        return [hyperparameters(item) for item in config]
-    return config
-
-
-def _is_left_out(key: str) -> bool:
-    return key in NO_HYPERPARAMETERS or any(key == end or key.endswith(f"_{end}") for end in PLACES_AND_SECRETS)
+    return settings_of(config, NO_HYPERPARAMETERS)
 
 
 def _pool(config: Any, path: str) -> int:
