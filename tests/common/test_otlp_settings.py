@@ -188,7 +188,7 @@ def test_a_signal_s_variable_comes_before_the_general_one() -> None:
         ("TIMEOUT", "0", "timeout_s", 10),
         ("TIMEOUT", "nan", "timeout_s", 10),
         ("TIMEOUT", "inf", "timeout_s", 10),
-        ("COMPRESSION", "brotli", "compression", "none"),
+        ("COMPRESSION", "brotli", "compression", "gzip"),
         ("METRICS_TEMPORALITY_PREFERENCE", "sometimes", "temporality", "cumulative"),
         ("PROTOCOL", "http/json", "protocol", "http/protobuf"),
     ],

@@ -40,12 +40,14 @@ class OtlpSink:
         status: the HTTP status to answer with. Anything but 200 refuses the export, on gRPC as UNAVAILABLE, and
             keeps nothing; a test may change it while the sink runs.
         refused: how many exports were refused.
+        cannot_unpack: the HTTP status for what is compressed, where it cannot unpack that; 0: it can. gRPC has a
+            status of its own for it, and a server that cannot is made so.
         rejected: how many points or spans of each export it says it did not take, and why; None says nothing.
         requests: (transport, path, headers in lower case) of every export kept.
     """
 
-    def __init__(self, http: str, grpc: str, status: int = 200) -> None:
-        self.http, self.grpc, self.status = http, grpc, status
+    def __init__(self, http: str, grpc: str, status: int = 200, cannot_unpack: int = 0) -> None:
+        self.http, self.grpc, self.status, self.cannot_unpack = http, grpc, status, cannot_unpack
         self.refused = 0
         self.rejected: tuple[int, str] | None = None
         self.requests: list[tuple[str, str, Mapping[str, str]]] = []
@@ -114,9 +116,9 @@ class OtlpSink:
 
 
 @contextmanager
-def otlp_sink(status: int = 200) -> Iterator[OtlpSink]:
+def otlp_sink(status: int = 200, cannot_unpack: int = 0) -> Iterator[OtlpSink]:
     """A receiver on two free loopback ports, stopped at the end."""
-    sink = OtlpSink("", "", status)
+    sink = OtlpSink("", "", status, cannot_unpack)
     with _http_server(sink) as sink.http, _grpc_server(sink) as sink.grpc:
         yield sink
 
@@ -187,7 +189,11 @@ def _http_server(sink: OtlpSink) -> Iterator[str]:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path not in messages:
                 return self._answer(404)
-            decode = DECODERS[self.headers.get("content-encoding", "")]
+            encoding = self.headers.get("content-encoding", "")
+            if encoding and sink.cannot_unpack:
+                sink.refused += 1
+                return self._answer(sink.cannot_unpack)
+            decode = DECODERS[encoding]
             headers = {key.lower(): value for key, value in self.headers.items()}
             request = messages[self.path].FromString(decode(body))
             if sink.receive("http", self.path, headers, request):
@@ -240,7 +246,8 @@ def _grpc_server(sink: OtlpSink) -> Iterator[str]:
         def Export(self, request: Any, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
             return export(request, context)
 
-    server = grpc.server(ThreadPoolExecutor(2))
+    only_plain = [("grpc.compression_enabled_algorithms_bitset", 1)] if sink.cannot_unpack else None
+    server = grpc.server(ThreadPoolExecutor(2), options=only_plain)
     metrics.add_MetricsServiceServicer_to_server(Metrics(), server)
     traces.add_TraceServiceServicer_to_server(Traces(), server)
     port = server.add_insecure_port("127.0.0.1:0")

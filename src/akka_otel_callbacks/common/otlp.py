@@ -30,7 +30,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from akka_otel_callbacks.common.delivery import Reply, Watch
-from akka_otel_callbacks.common.otlp_settings import HTTP, OtlpSettings
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.otlp_settings import HTTP, PLAIN, OtlpSettings
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Target
 
 if TYPE_CHECKING:
@@ -58,10 +59,14 @@ INSTRUMENTS = (
 )
 
 
+MAY_REFUSE_COMPRESSION = ("400", "406", "415", "422", "500", "501", "UNIMPLEMENTED", "INTERNAL")
+"""How receivers answer what they cannot unpack. They also answer so what they cannot read."""
+
+
 class Sender(Protocol):
     """One transport."""
 
-    def send(self, message: Message, reply_type: type[Message], timeout_s: float) -> Reply: ...
+    def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply: ...
 
     def close(self) -> None: ...
 
@@ -84,6 +89,9 @@ class Delivery:
         self._target = target
         self._timeout_s = target.otlp.timeout_s
         self._sender = _sender(target.otlp)
+        self._compression = target.otlp.compression
+        self._is_unpacked = False
+        """Whether the receiver took something that was compressed."""
         self._watch = Watch.of(f"{target.protocol} {urlsplit(target.endpoint or '').netloc or target.endpoint}")
         self._jitter = random.Random()
         self._stopped = threading.Event()
@@ -95,8 +103,19 @@ class Delivery:
         return reply.delivered
 
     def once(self, message: Message, timeout_s: float) -> Reply:
-        """One attempt, of which nobody is told."""
-        return self._sender.send(message, REPLIES[type(message)], timeout_s)
+        """One attempt, of which nobody is told. A receiver that refuses what is compressed, and takes the same without,
+        gets everything without from then on."""
+        deadline = time.monotonic() + timeout_s
+        reply_type = REPLIES[type(message)]
+        reply = self._sender.send(message, reply_type, timeout_s, self._compression)
+        self._is_unpacked |= reply.delivered
+        if self._is_unpacked or self._compression == PLAIN or reply.kind not in MAY_REFUSE_COMPRESSION:
+            return reply
+        plain = self._sender.send(message, reply_type, max(deadline - time.monotonic(), 0.001), PLAIN)
+        if plain.delivered:
+            logger.info("%s does not take %s and gets it uncompressed", self._target, self._compression)
+            self._compression = PLAIN
+        return plain
 
     def close(self) -> None:
         self._stopped.set()

@@ -57,18 +57,17 @@ class GrpcSender:
 
     def __init__(self, settings: OtlpSettings) -> None:
         self._settings = settings
-        self._compression = COMPRESSIONS[settings.compression]
         self._metadata = tuple(settings.headers.items())
         self._credentials = _credentials(settings) if settings.secure else None
         self._channel: grpc.Channel | None = None
 
-    def send(self, message: Message, reply_type: type[Message], timeout_s: float) -> Reply:
+    def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply:
         with _quiet_core():
             channel = self._channel = self._channel or self._open()
         export = STUBS[self._settings.signal](channel).Export
         try:
             return Reply.to_accepted(
-                export(message, timeout=timeout_s, metadata=self._metadata, compression=self._compression), None
+                export(message, timeout=timeout_s, metadata=self._metadata, compression=COMPRESSIONS[compression]), None
             )
         except grpc.RpcError as error:
             return self._refused(error)

@@ -11,6 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 LARGEST_REPLY = 64 * 1024
 CHUNK = 4096
-COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
+    "gzip": partial(gzip.compress, compresslevel=6, mtime=0),  # the highest level takes longer and saves no more
+    "deflate": zlib.compress,
+}
 WORTH_ANOTHER_TRY = (429, 502, 503, 504)
 
 
@@ -36,7 +40,6 @@ class HttpSender:
 
     def __init__(self, settings: OtlpSettings) -> None:
         self._url = settings.endpoint
-        self._compression = settings.compression
         self._headers = {
             "content-type": "application/x-protobuf",
             "accept-encoding": "identity",
@@ -51,11 +54,11 @@ class HttpSender:
             certificate, key = _readable(settings.client_certificate), _readable(settings.client_key)
             self._session.cert = (certificate, key) if certificate and key else certificate or None
 
-    def send(self, message: Message, reply_type: type[Message], timeout_s: float) -> Reply:
+    def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply:
         deadline = time.monotonic() + timeout_s
         body, headers = message.SerializeToString(), dict(self._headers)
-        if compress := COMPRESS.get(self._compression):
-            body, headers["content-encoding"] = compress(body), self._compression
+        if compress := COMPRESS.get(compression):
+            body, headers["content-encoding"] = compress(body), compression
         try:
             with self._session.post(
                 self._url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True

@@ -20,7 +20,8 @@ HTTP, GRPC = "http/protobuf", "grpc"
 PROTOCOLS = (HTTP, GRPC)
 DEFAULT_ENDPOINT = {HTTP: "http://localhost:4318", GRPC: "http://localhost:4317"}
 DEFAULT_TIMEOUT_S = 10.0
-COMPRESSIONS = ("none", "gzip", "deflate")
+COMPRESSIONS = ("gzip", "none", "deflate")
+PLAIN = "none"
 TEMPORALITIES = ("cumulative", "delta", "lowmemory")
 GRPC_NAMES = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):", re.IGNORECASE)
 """How gRPC's own names of a server begin, which are no URLs."""
