@@ -14,8 +14,11 @@ import math
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from akka_otel_callbacks.common.board import Attributes
@@ -39,14 +42,24 @@ class Tally(NamedTuple):
 
 def tally(values: Sequence[Any]) -> Tally:
     """Counts the numbers among the values, as `number` reads them."""
-    numbers = values if set(map(type, values)) <= {float} else [n for n in map(number, values) if n is not None]
+    numbers = _numbers(values)
     if math.isfinite(sum(numbers)):  # then each of them is
         return Tally(Counter(numbers))
     finite = [value for value in numbers if math.isfinite(value)]
     return Tally(Counter(finite), len(numbers) - len(finite))
 
 
-@dataclass(frozen=True, slots=True)
+def _numbers(values: Sequence[Any]) -> Sequence[float]:
+    kinds = set(map(type, values))
+    if kinds <= {float}:
+        return values
+    if kinds <= {float, int}:
+        with suppress(OverflowError):
+            return [*map(float, values)]
+    return [found for found in map(number, values) if found is not None]
+
+
+@dataclass(slots=True)
 class Summary:
     """What a histogram says beside its buckets."""
 
@@ -58,13 +71,11 @@ class Summary:
 
     @classmethod
     def of(cls, counts: Counter[float]) -> Summary:
-        return cls(
-            sum(counts.values()),
-            sum(value * count for value, count in counts.items()),
-            min(counts, default=math.inf),
-            max(counts, default=-math.inf),
-            sum(count for value, count in counts.items() if value < 0),
-        )
+        if not counts:
+            return cls()
+        low, total = min(counts), sum(map(mul, counts, counts.values()))
+        negative = sum(count for value, count in counts.items() if value < 0) if low < 0 else 0
+        return cls(sum(counts.values()), total, low, max(counts), negative)
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(
@@ -81,13 +92,13 @@ class Summary:
         return None if self.negative else self.total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Explicit:
     """Buckets between fixed bounds: each holds the values above its lower bound, up to and including its upper one."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
-    summary: Summary = Summary()
+    summary: Summary = field(default_factory=Summary)
 
     @classmethod
     def of(cls, values: Counter[float], bounds: tuple[float, ...]) -> Explicit:
@@ -116,7 +127,7 @@ class Explicit:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exponential:
     """Base-2 exponential buckets: bucket i holds the values above base^i, up to and including base^(i + 1), where the
     base is 2^(2^-scale). The scale is the finest at which `MAX_BUCKETS` reach from the lowest to the highest value
@@ -126,7 +137,7 @@ class Exponential:
     zeros: int = 0
     counts: Mapping[int, int] = field(default_factory=dict)
     """By bucket, those that hold something."""
-    summary: Summary = Summary()
+    summary: Summary = field(default_factory=Summary)
 
     @classmethod
     def of(cls, values: Counter[float]) -> Exponential:
@@ -135,21 +146,24 @@ class Exponential:
         zeros = summary.count - sum(positive.values())
         if not positive:
             return cls(zeros=zeros, summary=summary)
-        scale = _fitting_scale(MAX_SCALE, _index(min(positive), MAX_SCALE), _index(max(positive), MAX_SCALE))
-        counts: dict[int, int] = {}
+        index_of = _mapping(MAX_SCALE)
+        scale = _fitting_scale(MAX_SCALE, index_of(min(positive)), index_of(summary.max))
+        index_of, counts = _mapping(scale), dict[int, int]()
         for value, count in positive.items():
-            index = _index(value, scale)
+            index = index_of(value)
             counts[index] = counts.get(index, 0) + count
         return cls(scale, zeros, counts, summary)
 
     def __add__(self, other: Exponential) -> Exponential:
-        common = min(self.scale, other.scale)
-        counts = Counter(self._counts_at(common)) + Counter(other._counts_at(common))
-        merged = Exponential(common, self.zeros + other.zeros, counts, self.summary + other.summary)
-        if not counts:
-            return merged
-        scale = _fitting_scale(common, min(counts), max(counts))
-        return Exponential(scale, merged.zeros, merged._counts_at(scale), merged.summary)
+        scale = min(self.scale, other.scale)
+        counts = dict(self._counts_at(scale))
+        for index, count in other._counts_at(scale).items():
+            counts[index] = counts.get(index, 0) + count
+        merged = Exponential(scale, self.zeros + other.zeros, counts, self.summary + other.summary)
+        if counts:
+            merged.scale = _fitting_scale(scale, min(counts), max(counts))
+            merged.counts = _coarser(counts, scale - merged.scale)
+        return merged
 
     def point(self, attributes: Attributes, start_ns: int, time_ns: int) -> ExponentialHistogramDataPoint:
         from opentelemetry.sdk.metrics.export import Buckets, ExponentialHistogramDataPoint
@@ -171,14 +185,8 @@ class Exponential:
         )
 
     def _counts_at(self, scale: int) -> Mapping[int, int]:
-        """The counts at a coarser scale: each step down joins two neighbouring buckets."""
-        if scale == self.scale:
-            return self.counts
-        counts: dict[int, int] = {}
-        for index, count in self.counts.items():
-            coarse = index >> (self.scale - scale)
-            counts[coarse] = counts.get(coarse, 0) + count
-        return counts
+        """The counts at a coarser scale."""
+        return _coarser(self.counts, self.scale - scale)
 
 
 Distribution: TypeAlias = Explicit | Exponential
@@ -191,14 +199,32 @@ def _fitting_scale(scale: int, low: int, high: int) -> int:
     return scale
 
 
-def _index(value: float, scale: int) -> int:
-    """The bucket of a value above zero. Below the smallest normal float the logarithm is too coarse: all go in the
-    bucket of that one. An exact power of two is a bucket's upper bound, which the logarithm might miss."""
-    mantissa, exponent = math.frexp(max(value, SMALLEST_NORMAL))
-    exact = mantissa == 0.5
-    if scale <= 0:
-        return (exponent - 1 - exact) >> -scale
-    if exact:
-        return ((exponent - 1) << scale) - 1
-    index = math.floor(math.log(value) * math.ldexp(1 / math.log(2), scale))
-    return min(index, (MAX_EXPONENT << scale) - 1)
+def _coarser(counts: Mapping[int, int], steps: int) -> Mapping[int, int]:
+    """The counts at a scale that many steps coarser, each of which joins two neighbouring buckets."""
+    if steps == 0:
+        return counts
+    joined: dict[int, int] = {}
+    for index, count in counts.items():
+        joined[index >> steps] = joined.get(index >> steps, 0) + count
+    return joined
+
+
+@cache
+def _mapping(scale: int) -> Callable[[float], int]:
+    """What gives the bucket of a value above zero. Below the smallest normal float the logarithm is too coarse: all go
+    in the bucket of that one. An exact power of two is a bucket's upper bound, which the logarithm might miss."""
+    frexp, log, floor = math.frexp, math.log, math.floor
+    factor, last = math.ldexp(1 / log(2), scale), (MAX_EXPONENT << max(scale, 0)) - 1
+
+    def of_exponent(value: float) -> int:
+        mantissa, exponent = frexp(value if value > SMALLEST_NORMAL else SMALLEST_NORMAL)
+        return (exponent - 1 - (mantissa == 0.5)) >> -scale
+
+    def of_logarithm(value: float) -> int:
+        mantissa, exponent = frexp(value if value > SMALLEST_NORMAL else SMALLEST_NORMAL)
+        if mantissa == 0.5:
+            return ((exponent - 1) << scale) - 1
+        index = floor(log(value) * factor)
+        return index if index < last else last
+
+    return of_logarithm if scale > 0 else of_exponent
