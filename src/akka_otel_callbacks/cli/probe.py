@@ -76,8 +76,9 @@ def _empty_export(signal: str, target: Target) -> Answer:
 
 def _is_free(host: str, port: int) -> Answer:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        socket.create_server((host, port), family=family).close()
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = found[0]  # as prometheus_client chooses
+        socket.create_server((address[0], port), family=family).close()
     except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can look like this
         return Answer(False, f"the address cannot be opened: {getattr(error, 'strerror', None) or error}")
     return Answer(True, "the address is free")
