@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
-from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from akka_otel_callbacks.common.json_lines import JsonLines
+from akka_otel_callbacks.common.otlp_json import document
 
 ID_FIELDS = ("traceId", "spanId", "parentSpanId")
 
@@ -30,8 +30,7 @@ class MetricFile(MetricExporter):
         self._lines = JsonLines(path)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        document = MessageToDict(encode_metrics(metrics_data), use_integers_for_enums=True)
-        written = self._lines.write(document)
+        written = self._lines.write(document(metrics_data))
         return MetricExportResult.SUCCESS if written else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
@@ -48,8 +47,8 @@ class SpanFile(SpanExporter):
         self._lines = JsonLines(path)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        document = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
-        written = self._lines.write(_hex_ids(document))
+        message = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
+        written = self._lines.write(_hex_ids(message))
         return SpanExportResult.SUCCESS if written else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:

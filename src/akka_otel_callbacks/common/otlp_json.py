@@ -1,0 +1,129 @@
+"""OTLP/JSON of metrics, made at once: by way of protobuf, a point takes five times as long as it does here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics.export import (
+    Buckets,
+    ExponentialHistogram,
+    ExponentialHistogramDataPoint,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    Sum,
+)
+
+Json = dict[str, Any]
+
+
+def document(data: MetricsData) -> Json:
+    """The `{"resourceMetrics": …}` document, equal to that of the protobuf message. The resource and the scopes, which
+    may hold anything, are left to the SDK."""
+    empty = [
+        replace(resource, scope_metrics=[replace(scope, metrics=[]) for scope in resource.scope_metrics])
+        for resource in data.resource_metrics
+    ]
+    written = MessageToDict(encode_metrics(MetricsData(empty)), use_integers_for_enums=True)
+    for resource, of_resource in zip(data.resource_metrics, written.get("resourceMetrics", ()), strict=True):
+        for scope, of_scope in zip(resource.scope_metrics, of_resource.get("scopeMetrics", ()), strict=True):
+            of_scope["metrics"] = [_metric(metric) for metric in scope.metrics]
+    return written
+
+
+def _metric(metric: Metric) -> Json:
+    texts = {"name": metric.name, "description": metric.description, "unit": metric.unit}
+    return {**{key: text for key, text in texts.items() if text}, **_data(metric.data)}
+
+
+def _data(data: Any) -> Json:
+    if isinstance(data, Gauge):
+        return {"gauge": {"dataPoints": [_number(point, start=False) for point in data.data_points]}}
+    if isinstance(data, Sum):
+        points = {"dataPoints": [_number(point) for point in data.data_points]}
+        monotonic = {"isMonotonic": True} if data.is_monotonic else {}
+        return {"sum": {**points, "aggregationTemporality": int(data.aggregation_temporality), **monotonic}}
+    kinds: dict[type, tuple[str, Any]] = {
+        Histogram: ("histogram", _explicit),
+        ExponentialHistogram: ("exponentialHistogram", _exponential),
+    }
+    kind, write = kinds[type(data)]
+    points = {"dataPoints": [write(point) for point in data.data_points]}
+    return {kind: {**points, "aggregationTemporality": int(data.aggregation_temporality)}}
+
+
+def _number(point: NumberDataPoint, *, start: bool = True) -> Json:
+    value = point.value
+    written: Json = {"timeUnixNano": str(point.time_unix_nano)}
+    if isinstance(value, int):
+        written["asInt"] = str(int(value))
+    else:
+        written["asDouble"] = _double(value)
+    if start and point.start_time_unix_nano:
+        written["startTimeUnixNano"] = str(point.start_time_unix_nano)
+    if point.attributes:
+        written["attributes"] = _attributes(point.attributes)
+    return written
+
+
+def _explicit(point: HistogramDataPoint) -> Json:
+    return {
+        **_summary(point),
+        "bucketCounts": [*map(str, point.bucket_counts)],
+        "explicitBounds": [*map(_double, point.explicit_bounds)],
+    }
+
+
+def _exponential(point: ExponentialHistogramDataPoint) -> Json:
+    numbers = {"scale": point.scale, "zeroCount": str(point.zero_count) if point.zero_count else 0}
+    sides = {"positive": _side(point.positive), "negative": _side(point.negative)}
+    return {**_summary(point), **{key: value for key, value in {**numbers, **sides}.items() if value}}
+
+
+def _side(buckets: Buckets) -> Json:
+    if not buckets.bucket_counts:
+        return {}
+    offset = {"offset": buckets.offset} if buckets.offset else {}
+    return {**offset, "bucketCounts": [*map(str, buckets.bucket_counts)]}
+
+
+def _summary(point: HistogramDataPoint | ExponentialHistogramDataPoint) -> Json:
+    written: Json = {
+        "timeUnixNano": str(point.time_unix_nano),
+        "startTimeUnixNano": str(point.start_time_unix_nano),
+        "count": str(point.count),
+    }
+    optional = {"sum": point.sum, "min": point.min, "max": point.max}
+    written |= {key: _double(value) for key, value in optional.items() if value is not None}
+    if point.attributes:
+        written["attributes"] = _attributes(point.attributes)
+    return written
+
+
+def _attributes(attributes: Mapping[str, Any]) -> list[Json]:
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
+
+
+def _value(value: Any) -> Json:
+    if isinstance(value, str):
+        return {"stringValue": value}
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    return {"doubleValue": _double(value)}
+
+
+def _double(value: float) -> float | str:
+    """JSON has no word for what is not finite; protobuf's JSON has these."""
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
