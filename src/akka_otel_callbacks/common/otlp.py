@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -31,6 +30,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from akka_otel_callbacks.common.delivery import Reply, Watch
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.otlp_message import metrics_request
 from akka_otel_callbacks.common.otlp_settings import HTTP, PLAIN, OtlpSettings
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Target
 
@@ -152,7 +152,7 @@ class OtlpMetrics(MetricExporter):
         self.delivery = Delivery(target)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        delivered = self.delivery(encode_metrics(metrics_data))
+        delivered = self.delivery(metrics_request(metrics_data))
         return MetricExportResult.SUCCESS if delivered else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

@@ -1,4 +1,4 @@
-"""The JSON of a file's line against the one that protobuf makes of the SDK's message."""
+"""What we make of metrics in OTLP's two forms, against what the SDK and protobuf make of the same."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -30,6 +31,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from akka_otel_callbacks.common.distributions import Explicit, Exponential, tally
 from akka_otel_callbacks.common.otlp_json import document
+from akka_otel_callbacks.common.otlp_message import metrics_request
 
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 RESOURCE = Resource({"text": "é", "int": 7, "float": 0.5, "bool": True, "list": ("a", "b")}, "https://schema")
@@ -85,6 +87,21 @@ def comparable(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
+def by_name(request: ExportMetricsServiceRequest) -> Any:
+    """Nobody minds the order of metrics; the gauges come last in ours."""
+    written = MessageToDict(request)
+    for resource in written.get("resourceMetrics", ()):
+        for scope in resource["scopeMetrics"]:
+            scope["metrics"] = sorted(scope.get("metrics", []), key=lambda metric: "gauge" in metric)
+    return comparable(written)
+
+
+@given(metrics)
+def test_it_is_the_message_of_the_sdk(metrics: list[Metric]) -> None:
+    data = whole(metrics)
+    assert by_name(metrics_request(data)) == by_name(encode_metrics(data))
+
+
 @given(metrics)
 def test_it_is_the_document_of_the_message(metrics: list[Metric]) -> None:
     data = whole(metrics)
@@ -100,9 +117,11 @@ def test_it_is_the_document_of_what_the_sdk_collects() -> None:
     meter.create_histogram("histogram").record(7.5)
     data = reader.get_metrics_data()
     assert data is not None
+    assert by_name(metrics_request(data)) == by_name(encode_metrics(data))
     assert comparable(document(data)) == comparable(by_protobuf(data))
 
 
 @pytest.mark.parametrize("data", [MetricsData([]), whole([])])
-def test_nothing_is_a_document_too(data: MetricsData) -> None:
+def test_nothing_is_a_message_and_a_document_too(data: MetricsData) -> None:
+    assert by_name(metrics_request(data)) == by_name(encode_metrics(data))
     assert comparable(document(data)) == comparable(by_protobuf(data))
