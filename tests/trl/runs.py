@@ -75,7 +75,8 @@ class Exports(TrainerCallback):
 
     def _export(self, event: str, step: int) -> None:
         telemetry = self._callback._telemetry
-        if telemetry is None:  # a log of an evaluation alone, whose figures come with the next event
+        if telemetry is None:  # an evaluation by itself, which is exported already
+            self.exports[event, step] = metric_exports(self._sink) - 1
             return
         assert telemetry.flush(FLUSH_S), "the export did not end in time"
         self.exports[event, step] = metric_exports(self._sink) - 1
@@ -231,9 +232,7 @@ def exported_run(
                 drive(trainer)
             except expected as raised:
                 error = raised
-            finally:
-                if ours._telemetry is not None:  # an evaluation outside of a training leaves it open
-                    ours._telemetry.close()
+            assert ours._telemetry is None, "what is open outlives the training"
     return Run(
         sink,
         before,

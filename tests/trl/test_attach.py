@@ -1,16 +1,22 @@
-"""Wraps of methods on one instance: calls pass unchanged, failing hooks are harmless, and nothing is left behind."""
+"""Taps on classes: calls pass unchanged, only who is listened to is heard, and hosts' patches stand beside them."""
 
 from __future__ import annotations
 
+import copy
+import functools
 import gc
 import inspect
 import logging
+import pickle
+import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.trl.attach import Wraps, find_trainer
+from akka_otel_callbacks.trl.attach import Listener, find_trainer, tap
 
 
 class Owner:
@@ -25,102 +31,187 @@ class Owner:
         return first, rest, key
 
 
-def test_a_call_passes_unchanged() -> None:
-    owner, wraps, seen = Owner(), Wraps(), []
-    assert wraps.after(owner, "method", lambda result, args, seconds: seen.append((result, args, seconds)))
+@pytest.fixture
+def owner_type() -> type[Owner]:
+    """A class of the test's own: a tap stays for good."""
+    own = {name: value for name, value in vars(Owner).items() if name in ("__init__", "method")}
+    return type("Owner", (), own)
+
+
+@pytest.fixture
+def owner(owner_type: type[Owner]) -> Owner:
+    return owner_type()
+
+
+class Heard:
+    """A listener to one method, and what it heard."""
+
+    def __init__(self, owner: object, name: str = "method", hears: Callable[[], bool] = lambda: True) -> None:
+        self.listener = Listener(hears)
+        self.calls: list[tuple[Any, Any, float]] = []
+        self.can = self.listener.after(owner, name, lambda *call: self.calls.append(call))
+
+    @property
+    def arguments(self) -> list[Any]:
+        return [args for _, args, _ in self.calls]
+
+
+@pytest.fixture(autouse=True)
+def _no_listener_is_left() -> Any:
+    yield
+    from akka_otel_callbacks.trl import attach
+
+    attach._listeners = ()
+
+
+# -- a call
+
+
+def test_a_call_passes_unchanged(owner: Owner) -> None:
+    heard = Heard(owner)
+    assert heard.can
     assert owner.method(1, 2, key="k") == (1, (2,), "k")
-    ((result, args, seconds),) = seen
+    ((result, args, seconds),) = heard.calls
     assert (result, args) == ((1, (2,), "k"), (1, 2))
-    assert 0 <= seconds < 1
-    assert Owner().method(3) == (3, (), "")
-    assert len(seen) == 1, "another instance has nothing to do with it"
+    assert seconds >= 0
+    assert type(owner)().method(3) == (3, (), "")
+    assert len(heard.calls) == 1, "another instance has nothing to do with it"
 
 
-def test_an_exception_passes_and_calls_no_hook() -> None:
-    owner, wraps, seen = Owner(), Wraps(), []
-    wraps.after(owner, "method", lambda *args: seen.append(args))
+def test_an_exception_passes_and_calls_no_hook(owner: Owner) -> None:
+    heard = Heard(owner)
     with pytest.raises(ValueError):
         owner.method(-1)
-    assert not seen
+    assert not heard.calls
+    owner.method(1)
+    assert len(heard.calls) == 1
 
 
-def test_a_failing_hook_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_hook_is_reported_once(owner: Owner, caplog: pytest.LogCaptureFixture) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("hook")
 
-    owner, wraps = Owner(), Wraps()
-    wraps.after(owner, "method", fails, fails)
+    Listener().after(owner, "method", fails, fails)
     with caplog.at_level(logging.WARNING, "akka_otel_callbacks"):
         assert owner.method(1) == owner.method(1) == (1, (), "")
     assert len(caplog.records) == 1
 
 
-def test_the_wrap_looks_like_the_method() -> None:
-    owner, wraps = Owner(), Wraps()
-    signature = inspect.signature(owner.method)
-    wraps.after(owner, "method", lambda *_: None)
-    assert inspect.signature(owner.method) == signature
-    assert (owner.method.__name__, owner.method.__doc__) == ("method", "Says what it got.")
+def test_what_comes_before_and_how_long_it_took(owner_type: type[Owner]) -> None:
+    order: list[Any] = []
+
+    class Slow(owner_type):  # type: ignore[misc, valid-type]
+        def method(self, *args: Any, **kwargs: Any) -> Any:
+            order.append("call")
+            time.sleep(0.05)
+            return super().method(*args, **kwargs)
+
+    slow = Slow()
+    Listener().after(slow, "method", lambda *call: order.append(call[2]), lambda: order.append("before"))
+    slow.method(1)
+    assert order[:2] == ["before", "call"]
+    assert order[2] >= 0.05
 
 
-@pytest.mark.parametrize("owner", [None, object(), Owner()])
-def test_what_has_no_such_method_is_not_wrapped(owner: Any) -> None:
-    assert not Wraps().after(owner, "missing", lambda *_: None)
-    assert not Wraps().after(owner, "calls", lambda *_: None)
+# -- whose call
 
 
-def test_undo_leaves_the_instance_as_it_was() -> None:
-    owner, wraps = Owner(), Wraps()
-    before = dict(vars(owner))
-    wraps.after(owner, "method", lambda *_: None)
-    wraps.after(owner, "method", lambda *_: None)
-    wraps.around(owner, "method", lambda call, *args: call(*args))
-    assert "method" in vars(owner)
-    wraps.undo()
-    assert vars(owner) == before
-    wraps.undo()
+def test_a_subclass_that_extends_a_method_is_one_call(owner_type: type[Owner]) -> None:
+    class Extended(owner_type):  # type: ignore[misc, valid-type]
+        def method(self, first: int, *rest: int, key: str = "") -> tuple[Any, ...]:
+            super().method(first)
+            return ("extended", *super().method(first, *rest, key=key))
+
+    extended = Extended()
+    heard = Heard(extended)
+    assert extended.method(1)[0] == "extended"
+    assert [result[0] for result, _, _ in heard.calls] == ["extended"]
+    plain = owner_type()
+    also = Heard(plain)
+    plain.method(2)
+    assert (len(heard.calls), also.arguments) == (1, [(2,)])
 
 
-def test_undo_brings_back_what_the_instance_had_of_its_own() -> None:
-    owner, wraps = Owner(), Wraps()
-    owner.method = own = lambda *args: args  # type: ignore[method-assign]
-    wraps.after(owner, "method", lambda *_: None)
-    assert owner.method(1, 2) == (1, 2)
-    wraps.undo()
-    assert owner.method is own
+def test_a_method_that_calls_another_is_two_calls(owner_type: type[Owner]) -> None:
+    class Two(owner_type):  # type: ignore[misc, valid-type]
+        def outer(self) -> Any:
+            return self.method(1), self.method(2)
+
+    two = Two()
+    outer, inner = Heard(two, "outer"), Heard(two)
+    two.outer()
+    assert (len(outer.calls), inner.arguments) == (1, [(1,), (2,)])
 
 
-def test_undo_does_not_pull_out_what_somebody_put_on_top() -> None:
-    owner, wraps = Owner(), Wraps()
-    wraps.after(owner, "method", lambda *_: None)
-    ours = owner.method
-    owner.method = theirs = lambda *args: ("theirs", ours(*args))  # type: ignore[method-assign]
-    wraps.undo()
-    assert owner.method is theirs
-    assert owner.method(1) == ("theirs", (1, (), ""))
+def test_threads_do_not_hide_each_other_s_calls(owner: Owner) -> None:
+    release = threading.Event()
+
+    class Waits(type(owner)):  # type: ignore[misc]
+        def method(self, first: int, *rest: int, key: str = "") -> Any:
+            if first == 1:
+                release.wait(20)
+            return super().method(first)
+
+    waits = Waits()
+    heard = Heard(waits)
+    waiting = threading.Thread(target=waits.method, args=(1,))
+    waiting.start()
+    waits.method(2)
+    release.set()
+    waiting.join()
+    assert heard.arguments == [(2,), (1,)]
 
 
-def test_around_sees_every_end() -> None:
-    seen: list[str] = []
-
-    def wrapper(call: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return call(*args, **kwargs)
-        finally:
-            seen.append("end")
-
-    owner = Owner()
-    Wraps().around(owner, "method", wrapper)
-    assert owner.method(1, key="k") == (1, (), "k")
-    with pytest.raises(ValueError):
-        owner.method(-1)
-    assert seen == ["end", "end"]
+def test_who_does_not_hear_is_told_nothing(owner: Owner) -> None:
+    hears = [True]
+    heard = Heard(owner, hears=lambda: hears[0])
+    owner.method(1)
+    hears[0] = False
+    owner.method(2)
+    heard.listener.end()
+    hears[0] = True
+    owner.method(3)
+    assert heard.arguments == [(1,)]
+    assert owner.calls == [(1, (), ""), (2, (), ""), (3, (), "")]
 
 
-def test_a_wrapped_owner_dies_with_its_last_reference() -> None:
-    owner, wraps = Owner(), Wraps()
-    wraps.after(owner, "method", lambda *_: None)
-    wraps.around(owner, "method", lambda call, *args: call(*args))
+def test_what_was_never_called_is_known(owner: Owner) -> None:
+    heard = Heard(owner)
+    assert heard.listener.uncalled == {"method"}
+    owner.method(1)
+    assert heard.listener.uncalled == set()
+
+
+# -- copies, collection, threads
+
+
+def test_a_copy_calls_its_own_method_and_is_not_heard(owner: Owner) -> None:
+    heard = Heard(owner)
+    for other in (copy.copy(owner), copy.deepcopy(owner)):
+        other.calls = []
+        other.method(7)
+        assert other.calls == [(7, (), "")]
+    assert (heard.calls, owner.calls) == ([], [])
+    assert vars(owner) == {"calls": []}, "nothing on the instance"
+
+
+class Importable:
+    def method(self) -> str:
+        return "here"
+
+
+def test_what_is_tapped_can_be_pickled() -> None:
+    owner = Importable()
+    heard = Heard(owner)
+    assert pickle.loads(pickle.dumps(owner)).method() == "here"
+    assert pickle.loads(pickle.dumps(owner.method))() == "here"
+    assert pickle.loads(pickle.dumps(Importable.method)) is Importable.method
+    assert not heard.calls
+
+
+def test_an_owner_that_is_listened_to_dies_with_its_last_reference(owner_type: type[Owner]) -> None:
+    owner = owner_type()
+    heard = Heard(owner)
     left = weakref.ref(owner)
     gc.disable()
     try:
@@ -128,7 +219,128 @@ def test_a_wrapped_owner_dies_with_its_last_reference() -> None:
         assert left() is None
     finally:
         gc.enable()
-    wraps.undo()
+    assert heard.can
+
+
+# -- the class
+
+
+def test_a_tap_looks_like_the_method(owner_type: type[Owner]) -> None:
+    signature, source = inspect.signature(owner_type.method), inspect.getsource(owner_type.method)
+    tap(owner_type, "method")
+    assert (inspect.signature(owner_type.method), inspect.getsource(owner_type.method)) == (signature, source)
+    assert (owner_type.method.__name__, owner_type.method.__doc__) == ("method", "Says what it got.")
+    assert (owner_type.method.__module__, owner_type.method.__qualname__) == (__name__, "Owner.method")
+
+
+def test_a_class_is_tapped_once(owner_type: type[Owner]) -> None:
+    assert tap(owner_type, "method")
+    tapped = vars(owner_type)["method"]
+    assert tap(owner_type, "method")
+    assert vars(owner_type)["method"] is tapped
+
+
+@pytest.mark.parametrize("like_the_original", [True, False])
+def test_a_patch_of_somebody_else_runs_whenever_it_came(like_the_original: bool, owner_type: type[Owner]) -> None:
+    def patch() -> None:
+        original = owner_type.method
+
+        def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+            patched_calls.append(args)
+            return original(self, *args, **kwargs)
+
+        owner_type.method = functools.wraps(original)(patched) if like_the_original else patched  # type: ignore
+
+    patched_calls: list[Any] = []
+    owner = owner_type()
+    patch()
+    first = Heard(owner)
+    patch()
+    owner.method(1)
+    assert (len(patched_calls), len(first.calls)) == (2, 1)
+    first.listener.end()
+    for _ in range(3):
+        again = Heard(owner)
+        owner.method(2)
+        assert (len(again.calls), len(owner.calls)) == (1, len(owner.calls))
+        again.listener.end()
+    assert len(patched_calls) == 8, "twice a call, and never deeper"
+
+
+def test_a_patch_that_replaces_a_tap_is_heard_the_next_time(owner_type: type[Owner]) -> None:
+    owner = owner_type()
+    lost = Heard(owner)
+    owner_type.method = lambda self, *args: ("replaced", args)  # type: ignore
+    assert owner.method(1) == ("replaced", (1,))
+    assert not lost.calls
+    lost.listener.end()
+    heard = Heard(owner)
+    assert owner.method(1) == ("replaced", (1,))
+    assert heard.arguments == [(1,)]
+
+
+def test_what_the_instance_has_of_its_own_runs(owner: Owner) -> None:
+    heard = Heard(owner)
+    original = owner.method
+    owner.method = lambda *args: ("own", original(*args))  # type: ignore[method-assign]
+    assert owner.method(1) == ("own", (1, (), ""))
+    assert heard.arguments == [(1,)], "as far as it calls the original"
+    owner.method = lambda *args: "own"  # type: ignore
+    assert owner.method(1) == "own"
+    assert len(heard.calls) == 1
+
+
+class Callable_:
+    def __call__(self, *args: Any) -> Any:
+        return args
+
+
+def described(self: Any, *args: Any) -> Any:
+    return self.__class__.__name__, args
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        (Callable_(), (1,)),
+        (functools.partial(lambda *args: args, "bound"), ("bound", 1)),
+        (functools.partialmethod(described, 7), ("Any", (7, 1))),
+        (functools.lru_cache(described), ("Any", (1,))),
+    ],
+    ids=["object", "partial", "partialmethod", "cached"],
+)
+def test_methods_of_other_make(method: Any, result: Any) -> None:
+    owner = type("Any", (), {"method": method})()
+    assert owner.method(1) == result
+    heard = Heard(owner)
+    assert heard.can == callable(method)
+    assert owner.method(1) == result
+    assert [found for found, _, _ in heard.calls] == ([result] if heard.can else [])
+
+
+async def asynchronous(self: Any) -> int:
+    return 1
+
+
+def generates(self: Any) -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "method",
+    [asynchronous, generates, staticmethod(lambda: 1), classmethod(lambda cls: 1), property(lambda self: lambda: 1)],
+    ids=["async", "generator", "static", "class", "property"],
+)
+def test_what_cannot_be_timed_is_left_alone(method: Any) -> None:
+    kind = type("Any", (), {"method": method})
+    assert not Heard(kind()).can
+    assert vars(kind)["method"] is method
+
+
+@pytest.mark.parametrize("owner", [None, object(), Owner(), 7])
+def test_what_has_no_such_method_is_not_listened_to(owner: Any) -> None:
+    assert not Heard(owner, "missing").can
+    assert not Heard(owner, "calls").can
 
 
 def test_outside_of_a_trainer_there_is_none_to_find() -> None:

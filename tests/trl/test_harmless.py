@@ -14,7 +14,7 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks.common import guard, recorder, telemetry
-from akka_otel_callbacks.trl import AkkaTelemetryCallback, callback, loop, rl, sft
+from akka_otel_callbacks.trl import callback, loop, rl, session, sft, training
 from tests.trl import trainings
 from tests.trl.runs import Run, exported_run, plain_run
 
@@ -93,10 +93,10 @@ def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatc
     guard.failures.clear()
     hooks = [(owner, name) for owner, name in HOOKS[kind] + HOOKS_OF_BOTH if hasattr(owner, name)]
     begin = {"GRPO": rl.RLLoop, "SFT": sft.SFTLoop}[kind]
-    for owner, name in [*hooks, (begin, "begin_step"), (AkkaTelemetryCallback, "_evaluated")]:
+    for owner, name in [*hooks, (begin, "begin_step"), (training.Training, "evaluated")]:
         monkeypatch.setattr(owner, name, failing(getattr(owner, name)))
     run = exported_run(make, at_each_event=False)
-    assert {name.split(".")[1] for name in reached} == {name for _, name in hooks} | {"begin_step", "_evaluated"}
+    assert {name.split(".")[1] for name in reached} == {name for _, name in hooks} | {"begin_step", "evaluated"}
     assert sum(guard.failures.values()) == len(reached), "each failure is counted, and nothing else failed"
     assert_same_training(run, undisturbed)
 
@@ -105,14 +105,19 @@ def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatc
     ("owner", "name"),
     [
         (callback, "find_trainer"),
-        (callback, "kind_of"),
-        (callback, "identify"),
+        (callback, "running"),
+        (training, "kind_of"),
+        (session, "identify"),
+        (session, "begin"),
+        (session, "tap_train"),
         (telemetry.Telemetry, "start"),
         (telemetry.Telemetry, "capture"),
         (telemetry.Telemetry, "span"),
         (telemetry.Telemetry, "_end_job"),
         (recorder.Recorder, "record"),
-        (callback.AkkaTelemetryCallback, "_watch"),
+        (training.Training, "_watch"),
+        (training.Training, "_remember"),
+        (training.Training, "end"),
     ],
     ids=lambda value: getattr(value, "__name__", value).rsplit(".", 1)[-1],
 )
@@ -152,14 +157,13 @@ def test_a_trainer_can_be_collected_as_soon_as_without_telemetry(make: Make) -> 
         finally:
             gc.enable()
 
-    ours = AkkaTelemetryCallback()
+    ours = callback.AkkaTelemetryCallback()
     assert dies_by_itself([ours]) == dies_by_itself([])
 
 
-def test_no_wrap_outlives_a_training(watched: Run) -> None:
-    trainer = watched.trainer
-    assert overridden(trainer) == {"train"}, "which sees the end of the next training, too"
-    assert not overridden(trainer.accelerator)
+def test_nothing_is_left_on_the_trainer(watched: Run) -> None:
+    assert not overridden(watched.trainer)
+    assert not overridden(watched.trainer.accelerator)
 
 
 def overridden(instance: object) -> set[str]:

@@ -18,16 +18,6 @@ from tests.trl.expected import Batches, check_rl_steps, check_sft_steps, evaluat
 from tests.trl.runs import Run, exported_run, plain_run
 from tests.trl.trainings import REWARDS, Book, online, sft
 
-WRAPPED = {
-    "train",
-    "get_batch_samples",
-    "training_step",
-    "_generate",
-    "_calculate_rewards",
-    "_save_checkpoint",
-    "_get_grad_norm",
-}
-
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
@@ -93,7 +83,7 @@ def test_one_callback_can_serve_two_trainers(tiny_model: str, tokenizer: Any) ->
 
     def one_after_the_other(second: Trainer) -> None:
         first[0].train()
-        first[0].evaluate()  # leaves telemetry open, since another evaluation may follow
+        first[0].evaluate()
         first_rows.append(len(first[0].state.log_history))
         second.train()
 
@@ -103,7 +93,6 @@ def test_one_callback_can_serve_two_trainers(tiny_model: str, tokenizer: Any) ->
     rows = {step: row for step, row in run.rows[first_rows[0] :] if "loss" in row}
     check_rl_steps(run, book, REWARDS, tokenizer, rows=rows)
     assert {point.resource[names.ATTR_RUN_METHOD.name] for point in run.points()} == {"GRPO"}
-    assert not WRAPPED & set(vars(first[0])) - {"train"}
 
 
 # -- evaluation outside of a training
@@ -124,9 +113,11 @@ def test_evaluation_before_a_training(tiny_model: str) -> None:
         trainer.train()
 
     run = exported_run(lambda callbacks: sft(tiny_model, callbacks, max_steps=2), evaluate_and_train)
-    assert [run.shown(names.SFT_EVAL_LOSS, step) for step in run.steps] == [evaluation_at(run, 0)["loss"]] * 2
+    assert run.shown(names.SFT_EVAL_LOSS, 0, event="evaluate") == evaluation_at(run, 0)["loss"]
+    assert [run.shown(names.SFT_EVAL_LOSS, step) for step in run.steps] == [None, None], "it is not of this training"
     assert [run.shown(names.SFT_STEP_COUNT, step) for step in run.steps] == [1, 2]
-    assert [span.name for span in run.sink.spans()].count(names.SPAN_JOB.name) == 1
+    assert [span.name for span in run.sink.spans()].count(names.SPAN_JOB.name) == 2
+    assert attempts(run) == {1}
 
 
 def test_evaluation_after_a_training(tiny_model: str) -> None:
@@ -137,6 +128,8 @@ def test_evaluation_after_a_training(tiny_model: str) -> None:
     run = exported_run(lambda callbacks: sft(tiny_model, callbacks, max_steps=2), train_and_evaluate)
     assert run.shown(names.SFT_EVAL_LOSS, 2, event="evaluate") == evaluation_at(run, 2)["loss"]
     assert run.shown(names.SFT_STEP_COUNT, 2) == 2
+    assert run.shown(names.SFT_STEP_COUNT, 2, event="evaluate") is None, "what is counted is counted once"
+    assert attempts(run) == {1}
 
 
 # -- ends
@@ -169,7 +162,6 @@ def failing_run(tiny_model: str, error: BaseException) -> Run:
     job = by_name(run)[names.SPAN_JOB.name]
     assert job.status == 2
     assert not job.events, "an exception's message may quote the data"
-    assert not WRAPPED & set(vars(run.trainer)) - {"train"}
     return run
 
 
@@ -251,11 +243,10 @@ def test_a_callback_that_joins_late(tiny_model: str) -> None:
     run = exported_run(joined_late, keep_trainer=True)
     check_sft_steps(run, batches)
     assert by_name(run)[names.SPAN_JOB.name].status == 0
-    assert not WRAPPED & set(vars(run.trainer))
 
 
 def test_a_trainer_that_is_named(tiny_model: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("akka_otel_callbacks.trl.callback.find_trainer", lambda: None)
+    monkeypatch.setattr("akka_otel_callbacks.trl.callback.find_trainer", lambda state: None)
     callback, book = AkkaTelemetryCallback(), Book()
 
     def named(callbacks: list[TrainerCallback]) -> Trainer:
@@ -269,13 +260,17 @@ def test_a_trainer_that_is_named(tiny_model: str, tokenizer: Any, monkeypatch: p
 def test_a_trainer_that_cannot_be_found(
     tiny_model: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("akka_otel_callbacks.trl.callback.find_trainer", lambda: None)
+    monkeypatch.setattr("akka_otel_callbacks.trl.callback.find_trainer", lambda state: None)
     with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
         run = exported_run(lambda callbacks: sft(tiny_model, callbacks), at_each_event=True)
     assert run.shown(names.SFT_STEP_COUNT) == 4
     for step in run.steps:
         assert run.shown(names.SFT_STEP_LOSS, step, event="log") == run.row(step)["loss"]
     assert "could not be found" in caplog.text
+
+
+def attempts(run: Run) -> set[int]:
+    return {point.resource[names.ATTR_RUN_ATTEMPT.name] for point in run.sink.metrics()}
 
 
 def by_name(run: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from transformers import Trainer
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
-from akka_otel_callbacks.trl.loop import kind_of
+from akka_otel_callbacks.trl.kinds import kind_of
 from akka_otel_callbacks.trl.settings import engine_attributes, hyperparameters, settings_sha
 from tests.trl.runs import Run, exported_run
 from tests.trl.trainings import REWARDS, letters, online, penalty, sft
@@ -277,10 +277,10 @@ def test_two_trainings_of_one_callback_are_one_run(tiny_model: str) -> None:
 
 def test_two_callbacks_are_two_runs(tiny_model: str) -> None:
     trainer = sft(tiny_model, [])  # seeds Python's random numbers, as every trainer does
-    first = AkkaTelemetryCallback()._generated_id
+    first = AkkaTelemetryCallback()._session.attempt()
     sft(tiny_model, [])
     assert trainer.args.seed == 1
-    assert AkkaTelemetryCallback()._generated_id != first
+    assert AkkaTelemetryCallback()._session.attempt().run_id != first.run_id
 
 
 # -- spans

@@ -7,22 +7,19 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from akka_otel_callbacks.cli.gpus import gpus
-from akka_otel_callbacks.cli.output import printable, stdout, stop
+from akka_otel_callbacks.cli.output import stdout
 from akka_otel_callbacks.cli.probe import Answer, probe
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target, select
 
-LONGEST = 1000
-"""Characters of a line of a finding that are shown at most."""
 MARKS = {True: Text("✓", style="green"), False: Text("✗", style="red"), None: Text("·", style="dim")}
 
 
@@ -61,17 +58,11 @@ PACKAGES = (
 def doctor() -> None:
     """Prints the findings. Exit code 1 where a training's telemetry would not arrive as the environment asks."""
     environ, console = os.environ, stdout()
-    healthy = True
-    try:
-        identity = identify(environ, engine={})
-        healthy = _export(select(environ, identity.run_id), environ, console)
-        _engines(console)
-        _identity(identity.attributes, console)
-    except OSError:  # of stdout, which `main` tells; every probe has told its own
-        raise
-    except Exception as error:  # a doctor who dies helps nobody
-        text = redact_text(f"{type(error).__name__}: {error}", environ)
-        raise stop(f"What follows could not be found out. {text}", code=1) from error
+    identity = identify(environ, engine={})
+    selection = select(environ, identity.run_id)
+    healthy = _export(selection, environ, console)
+    _engines(console)
+    _identity(identity.attributes, console)
     if not healthy:
         raise typer.Exit(1)
 
@@ -81,14 +72,14 @@ def _export(selection: Selection, environ: Mapping[str, str], console: Console) 
     answers = probe(targets)
     table = _table("Export")
     for (signal, target), answer in zip(targets, answers, strict=True):
-        _add(table, MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
+        table.add_row(MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
     for signal, chosen in ((METRICS, selection.metrics), (TRACES, selection.traces)):
         if not chosen:
-            _add(table, MARKS[None], signal.lower(), "not exported", selection.reason_none)
+            table.add_row(MARKS[None], signal.lower(), "not exported", selection.reason_none)
     for warning in selection.warnings:
-        _add(table, MARKS[False], "warning", redact_text(warning, environ))
+        table.add_row(MARKS[False], "warning", redact_text(warning, environ))
     if names := header_names(environ):
-        _add(table, MARKS[None], "headers", ", ".join(f"{name}=***" for name in names))
+        table.add_row(MARKS[None], "headers", ", ".join(f"{name}=***" for name in names))
     console.print(table)
     return not selection.warnings and all(answer.ok is not False for answer in answers)
 
@@ -100,16 +91,14 @@ def _target(target: Target, answer: Answer, environ: Mapping[str, str]) -> tuple
 
 
 def _engines(console: Console) -> None:
-    table = _table("Engines and GPUs")
-    _add(table, MARKS[None], "python", platform.python_version())
+    table = _table("Engines")
+    table.add_row(MARKS[None], "python", platform.python_version())
     for package in PACKAGES:
         found = _version(package.name)
         ok, verdict = _supported(package, found) if found else (None, "")
-        _add(table, MARKS[ok], package.name, found or "not installed", verdict)
+        table.add_row(MARKS[ok], package.name, found or "not installed", verdict)
         if found and package.hint:
-            _add(table, "", "", "", package.hint)
-    answer = gpus()
-    _add(table, MARKS[answer.ok], "GPUs", "", answer.text)
+            table.add_row("", "", "", package.hint)
     console.print(table)
 
 
@@ -125,7 +114,7 @@ def _supported(package: Package, found: str) -> tuple[bool, str]:
 def _identity(attributes: Mapping[str, object], console: Console) -> None:
     table = _table("Identity, to which the engine adds what its configuration says")
     for name, value in sorted(attributes.items()):
-        _add(table, "", name, redact_attribute(name, value))
+        table.add_row("", name, redact_attribute(name, value))
     console.print(table)
 
 
@@ -136,15 +125,10 @@ def _table(title: str) -> Table:
     return table
 
 
-def _add(table: Table, mark: Text | str, *cells: str) -> None:
-    """A row. What is in it may come from anybody, so that no line of it may command the terminal."""
-    table.add_row(mark, *("\n".join(printable(line, LONGEST) for line in cell.splitlines()) for cell in cells))
-
-
 def _version(package: str) -> str | None:
     try:
-        return version(package) or None
-    except Exception:  # noqa: BLE001 - not installed, or so badly that nothing says its version
+        return version(package)
+    except PackageNotFoundError:
         return None
 
 

@@ -16,23 +16,24 @@ PATIENCE_S = 120.0
 """Rank 0 may be slow to start; later than this it is taken not to publish at all."""
 
 
-def agree(rank: int, run_id: Callable[[], str]) -> str | None:
+def agree(rank: int, run_id: Callable[[], str], key: str = KEY) -> str | None:
     """The run ID of all ranks; None where rank 0 tells none.
 
     Args:
         rank: this process's.
-        run_id: gives the ID in rank 0.
+        run_id: gives the ID in rank 0, or whatever else is agreed on.
+        key: another one for each further agreement of the same processes.
     """
     store = _store()
     if rank == 0:
         if store is not None:
-            store.set(KEY, run_id())
+            store.set(key, run_id())
         return run_id()
     # Never `get` before the key is there: it would wait inside the store's lock, which the trainer also needs.
     deadline = time.monotonic() + PATIENCE_S
     while store is not None and time.monotonic() < deadline:
-        if store.check([KEY]):
-            return str(store.get(KEY).decode())
+        if store.check([key]):
+            return str(store.get(key).decode())
         time.sleep(POLL_S)
     return None
 

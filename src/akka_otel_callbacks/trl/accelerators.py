@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.attempt import Attempt
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES
 from akka_otel_callbacks.common.gpu.claims import torch_claim
 from akka_otel_callbacks.common.gpu.health import GpuHealth
@@ -15,7 +16,7 @@ from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.memory import CudaAllocator, MemoryAccount
 from akka_otel_callbacks.common.placement import Placement
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.common.torchrun import agree
+from akka_otel_callbacks.common.torchrun import KEY, agree
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -49,13 +50,13 @@ def publish_count(telemetry: Telemetry, trainer: Trainer | None, args: TrainingA
         telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
 
 
-def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, args: TrainingArguments) -> None:
-    """Placement and health of this process's GPUs, for as long as the telemetry is open."""
-    placement = Placement(
-        gpus.devices,
-        rank=args.process_index if args.world_size > 1 else None,
-        where=telemetry.identity.attributes,
-    )
+def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> None:
+    """Placement and health of this process's GPUs, for as long as the telemetry is open.
+
+    Args:
+        rank: the process's; None in a job of one process.
+    """
+    placement = Placement(gpus.devices, rank=rank, where=telemetry.identity.attributes)
     telemetry.observe(placement.metric, placement.points)
     for metric in gpus.metrics:
         telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
@@ -65,17 +66,18 @@ def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, args: TrainingArguments)
 class Rank:
     """A process of the job beside the first: it publishes the GPUs that it holds and nothing of the steps.
 
-    The run's ID comes from the first rank, which is asked on a thread of its own, so that the training waits for
-    nothing.
+    Which attempt of which run it is comes from the first rank, which is asked on a thread of its own, so that the
+    training waits for nothing.
 
     Args:
-        identity: gives the process's identity from the run's ID.
+        identity: gives the process's identity from the attempt.
         gpus: the process's GPUs.
-        args: the trainer's arguments.
+        rank: the process's.
+        training: which training of the processes it is, counted alike in all of them.
     """
 
-    def __init__(self, identity: Callable[[str], RunIdentity], gpus: GpuHealth, args: TrainingArguments) -> None:
-        self._identity, self._gpus, self._args = identity, gpus, args
+    def __init__(self, identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank: int, training: int) -> None:
+        self._identity, self._gpus, self._rank, self._training = identity, gpus, rank, training
         self._telemetry: Telemetry | None = None
         self._closed = False
         self._opening = threading.Lock()
@@ -91,21 +93,26 @@ class Rank:
     def _open(self) -> None:
         from opentelemetry.trace import NoOpTracerProvider
 
-        rank = self._args.process_index
-        run_id = agree(rank, lambda: "")
+        told = agree(self._rank, lambda: "", _key(self._training))
+        attempt = Attempt.from_json(told) if told is not None else None
         with self._opening:
-            if run_id is None or self._closed:
+            if attempt is None or self._closed:
                 return
             self._telemetry = Telemetry.start(
-                self._identity(run_id),
+                self._identity(attempt),
                 None,
                 tracer_provider=NoOpTracerProvider(),  # the job's span is the first rank's
-                writer=f"rank-{rank}",
+                writer=f"rank-{self._rank}",
             )
-            publish_gpus(self._telemetry, self._gpus, self._args)
+            publish_gpus(self._telemetry, self._gpus, self._rank)
             self._telemetry.when_closed(self._gpus.stop)
 
 
-def tell_ranks(run_id: str) -> None:
-    """Gives the other ranks the run's ID, on a thread of its own."""
-    threading.Thread(target=guarded(agree), args=(0, lambda: run_id), name="akka-otel-run-id", daemon=True).start()
+def tell_ranks(attempt: Attempt, training: int) -> None:
+    """Gives the other ranks the attempt, on a thread of its own."""
+    arguments = 0, attempt.to_json, _key(training)
+    threading.Thread(target=guarded(agree), args=arguments, name="akka-otel-run-id", daemon=True).start()
+
+
+def _key(training: int) -> str:
+    return f"{KEY}_{training}"

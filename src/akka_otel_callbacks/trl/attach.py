@@ -1,33 +1,52 @@
-"""Finds the trainer, which no event hands over, and wraps methods on that one instance for the time of a training."""
+"""Finds the trainer, which no event hands over, and listens to methods of trainers.
+
+The methods are tapped on their class, once and for good, and a tap asks at each call whether somebody listens to that
+very object. A wrap on the instance would be lost with a temporary trainer, copied with a trainer that is copied, stand
+in the way of a trainer that is pickled, and hide what somebody else patches on the class.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from akka_otel_callbacks.common.guard import guarded
 
 if TYPE_CHECKING:
-    from transformers import Trainer
+    from transformers import Trainer, TrainerState
 
 Hook = Callable[[Any, tuple[Any, ...], float], None]
-"""Called after a wrapped method with its result, its positional arguments and its duration in seconds."""
+"""Called after a tapped method with its result, its positional arguments and its duration in seconds."""
+Call = Callable[..., Any]
+
+TAP = "__akka_otel_tap__"
+"""On a tap, the tap itself. What `functools.wraps` makes of a tap has the attribute, too, but is not its value."""
+
+RETURN_EARLY = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+"""Methods whose call returns before they have run: there is nothing to hear at its end."""
+
+_changing = threading.RLock()
+"""Held while taps, listeners or trainings are added and removed. Calls only read, and read tuples."""
+_listeners: tuple[Listener, ...] = ()
+_running: tuple[Running, ...] = ()
 
 
-def find_trainer() -> Trainer | None:
-    """The trainer whose method is on the call stack, None where none is.
+def find_trainer(state: TrainerState | None = None) -> Trainer | None:
+    """The trainer that a state belongs to and that is in its `train`; else the one whose method is on the call stack.
 
-    Meant for `on_init_end` and `on_train_begin` only: up to Python 3.12 reading a frame's locals keeps what they hold
-    alive with the frame, and in a step event that would be the batch.
+    Not for step events where the first may fail: up to Python 3.12 reading a frame's locals keeps what they hold alive
+    with the frame, and in a step that would be the batch.
     """
     from transformers import Trainer
 
+    if (run := running(state)) is not None:
+        return run.trainer
     for frame in _frames(sys._getframe(1)):
         candidate = frame.f_locals.get("self")
         if isinstance(candidate, Trainer):
@@ -41,73 +60,173 @@ def _frames(frame: Any) -> Iterator[Any]:
         frame = frame.f_back
 
 
-class Wraps:
-    """Methods wrapped on instances, all undone by `undo`."""
+class Running:
+    """One call of a trainer's `train`, from its begin to its end.
 
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
+    Attributes:
+        arguments: what the innermost `train` of the trainer's classes was called with.
+        met: the callbacks that know of the call.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self.met: list[object] = []
+        self._ends: list[Callable[[BaseException | None], object]] = []
+
+    def when_ended(self, end: Callable[[BaseException | None], object]) -> None:
+        """An exception or Ctrl-C ends a training without an event: `end` is called at every end, with its cause."""
+        self._ends.append(guarded(end))
+
+    def end(self, error: BaseException | None) -> None:
+        for end in self._ends:
+            end(error)
+
+
+def running(state: TrainerState | None) -> Running | None:
+    """The training that a state belongs to."""
+    return next((run for run in _running if state is not None and getattr(run.trainer, "state", None) is state), None)
+
+
+class _Entry(NamedTuple):
+    owner: weakref.ReferenceType[object]
+    after: Callable[..., object]
+    before: Callable[[], object] | None
+
+
+class Listener:
+    """Hears the calls of methods, from the first `after` to `end`.
+
+    Args:
+        hears: asked at each call; a listener that does not hear leaves the call alone.
+    """
+
+    def __init__(self, hears: Callable[[], bool] = lambda: True) -> None:
+        self._hears = hears
+        self._entries: dict[tuple[int, str], _Entry] = {}
+        self._inside: set[tuple[str, int]] = set()
+        self.uncalled: set[str] = set()
+        """The methods that were not called so far."""
 
     def after(self, owner: object, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
         """Calls `hook` after each call of `owner.name` that returns, and `before` ahead of each. The call itself, its
-        result and its exceptions pass unchanged, and a failing hook is reported, not raised. False where the owner
-        has no such method."""
-        if not callable(getattr(owner, name, None)):
+        result and its exceptions pass unchanged, and a failing hook is reported, not raised. Of a call within a call,
+        as of a method that a subclass extends, only the outer one is heard. False where the owner has no such method.
+        """
+        if not callable(getattr(owner, name, None)) or not tap(type(owner), name):
             return False
-        call = _weakly_bound(owner, name)
-        door = guarded(hook)
-        entry = guarded(before) if before is not None else None
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if entry is not None:
-                entry()
-            start = time.perf_counter()
-            result = call(*args, **kwargs)
-            door(result, args, time.perf_counter() - start)
-            return result
-
-        self._set(owner, name, _like(getattr(owner, name), wrapped))
+        entry = _Entry(weakref.ref(owner), guarded(hook), guarded(before) if before is not None else None)
+        global _listeners
+        with _changing:
+            self._entries[id(owner), name] = entry
+            self.uncalled.add(name)
+            if self not in _listeners:
+                _listeners = (*_listeners, self)
         return True
 
-    def around(self, owner: object, name: str, wrapper: Callable[..., Any]) -> None:
-        """Replaces `owner.name` by `wrapper(original, *args, **kwargs)`."""
-        call = _weakly_bound(owner, name)
-        self._set(owner, name, _like(getattr(owner, name), functools.partial(wrapper, call)))
+    def end(self) -> None:
+        global _listeners
+        with _changing:
+            _listeners = tuple(listener for listener in _listeners if listener is not self)
+        self._entries.clear()  # the hooks refer to whom this is part of
 
-    def undo(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+    def entry(self, owner: object, name: str) -> _Entry | None:
+        """What to call around a call; None where it is not listened to."""
+        entry = self._entries.get((id(owner), name))
+        if entry is None or entry.owner() is not owner or (name, threading.get_ident()) in self._inside:
+            return None
+        return entry if self._hears() else None
 
-    def _set(self, owner: object, name: str, wrapped: Callable[..., Any]) -> None:
-        owner_ref = weakref.ref(owner)
-        missing = object()
-        before = vars(owner).get(name, missing)
-
-        def restore() -> None:
-            found = owner_ref()
-            if found is None or vars(found).get(name) is not wrapped:
-                return  # gone, or somebody wrapped it after us: pulling ours out would drop theirs
-            if before is missing:
-                delattr(found, name)
-            else:
-                setattr(found, name, before)
-
-        setattr(owner, name, wrapped)
-        self._undo.append(restore)
-
-
-def _like(method: Callable[..., Any], wrapped: Callable[..., Any]) -> Callable[..., Any]:
-    """`functools.wraps` without its reference to the method, which would tie the owner to itself."""
-    functools.update_wrapper(wrapped, method)
-    wrapped.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    del wrapped.__wrapped__  # type: ignore[attr-defined]
-    return wrapped
+    def hear(self, entry: _Entry, name: str, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if entry.before is not None:
+            entry.before()
+        self.uncalled.discard(name)
+        inside = name, threading.get_ident()
+        self._inside.add(inside)
+        start = time.perf_counter()
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            self._inside.discard(inside)
+        entry.after(result, args, time.perf_counter() - start)
+        return result
 
 
-def _weakly_bound(owner: object, name: str) -> Callable[..., Any]:
-    """The method without a strong reference to its owner: a wrap that holds the trainer would keep it, and the GPU
-    memory of its model, alive after the user's last reference is gone."""
-    method = getattr(owner, name)
-    if not isinstance(method, MethodType) or method.__self__ is not owner:
-        return method  # type: ignore[no-any-return]
-    function, owner_ref = method.__func__, weakref.ref(owner)
-    return lambda *args, **kwargs: function(owner_ref(), *args, **kwargs)
+def tap(owner: type, name: str) -> bool:
+    """Taps the method on each class of the owner's that defines it, so that it is heard whichever of them is called.
+    What somebody put in a tap's place since stays and is tapped in turn. False where no class has it in a form that
+    can be tapped."""
+    return _tap(owner, name, _heard)
+
+
+def tap_train(owner: type) -> bool:
+    """Has each call of `train` be a `Running`."""
+    return _tap(owner, "train", _run)
+
+
+def _tap(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> bool:
+    with _changing:
+        done = [_tap_own(base, name, tapped) for base in owner.__mro__ if name in vars(base)]
+    return any(done)
+
+
+def _tap_own(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> bool:
+    method = vars(owner)[name]
+    if getattr(method, TAP, None) is method:
+        return True
+    if isinstance(method, (staticmethod, classmethod, property, type)) or not callable(method):
+        return False
+    if any(returns_early(method) for returns_early in RETURN_EARLY):
+        return False
+    tap = functools.wraps(method)(tapped(_unbound(method), name))
+    setattr(tap, TAP, tap)
+    try:
+        setattr(owner, name, tap)
+    except (AttributeError, TypeError):  # a class that cannot be changed
+        return False
+    return True
+
+
+def _unbound(method: Any) -> Call:
+    """What a class has under a method's name as a function of the object: it may be any callable, bound or not."""
+    if inspect.isfunction(method):
+        return method
+    if hasattr(type(method), "__get__"):
+        return lambda self, *args, **kwargs: method.__get__(self, type(self))(*args, **kwargs)
+    return lambda self, *args, **kwargs: method(*args, **kwargs)
+
+
+def _heard(call: Call, name: str) -> Call:
+    def tap(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        for listener in _listeners:
+            if (entry := listener.entry(self, name)) is not None:
+                return listener.hear(entry, name, functools.partial(call, self), args, kwargs)
+        return call(self, *args, **kwargs)
+
+    return tap
+
+
+def _run(call: Call, name: str) -> Call:
+    def tap(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        global _running
+        outer = next((run for run in _running if run.trainer is self), None)
+        if outer is not None:  # the same training, in the class above
+            outer.arguments = args, kwargs
+            return call(self, *args, **kwargs)
+        run = Running(self)
+        run.arguments = args, kwargs
+        with _changing:
+            _running = (*_running, run)
+        try:
+            result = call(self, *args, **kwargs)
+        except BaseException as error:
+            run.end(error)
+            raise
+        else:
+            run.end(None)
+            return result
+        finally:
+            with _changing:
+                _running = tuple(other for other in _running if other is not run)
+
+    return tap

@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-import functools
+import logging
 import os
-import time
 import weakref
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.identity import RunIdentity, generated_run_id, identify
-from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.step import SFTStep
-from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.trl.accelerators import Rank, claim, publish_count, publish_gpus, tell_ranks
-from akka_otel_callbacks.trl.attach import Wraps, find_trainer
-from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
-from akka_otel_callbacks.trl.loop import EVAL, STEP_TYPES, BegunAgain, Known, Loop, kind_of
-from akka_otel_callbacks.trl.rl import RLLoop
-from akka_otel_callbacks.trl.settings import engine_attributes
-from akka_otel_callbacks.trl.sft import SFTLoop
-from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s
+from akka_otel_callbacks.trl.attach import find_trainer, running, tap_train
+from akka_otel_callbacks.trl.evaluation import publish
+from akka_otel_callbacks.trl.handed import Handed, said
+from akka_otel_callbacks.trl.session import Options, Session
+from akka_otel_callbacks.trl.training import Training
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
-    from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
+    from transformers import TrainerControl, TrainerState, TrainingArguments
 
-LOOPS: Mapping[str | None, type[Loop]] = {"rl": RLLoop, "sft": SFTLoop, None: SFTLoop}
+    from akka_otel_callbacks.common.gpu.health import GpuHealth
+    from akka_otel_callbacks.common.telemetry import Telemetry
 
 
 class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Publishes the figures of a GRPO, RLOO or SFT training through OpenTelemetry.
 
     Without any configuration the figures go to files under `akka-otel/<run id>/`; the standard `OTEL_*` variables
-    send them to a collector or a Prometheus endpoint instead.
+    send them to a collector or a Prometheus endpoint instead. `AKKA_OTEL_DISABLE=1` switches the callback off.
+
+    Each training is an attempt of the callback's run. One that resumes from a checkpoint is the next attempt of the
+    checkpoint's run.
 
     Args:
-        run_id: the run's ID; by default `akka.optimize.training.run.id` of `OTEL_RESOURCE_ATTRIBUTES`, or a new one.
-        attempt: which attempt of that run this is, from 1.
+        run_id: the run's ID; by default `akka.optimize.training.run.id` of `OTEL_RESOURCE_ATTRIBUTES`, the
+            checkpoint's, or a new one.
+        attempt: which attempt of that run the first training is, from 1; by default it is counted.
         project: what the run belongs to, in dashboards.
         resource: more resource attributes, by full name.
         peak_flops: FLOP/s of one device, for the utilization (MFU); by default the dense bf16 peak of its kind.
-        gpus: the GPUs to watch; by default those that the trainer trains on, sampled every 5 seconds.
+        gpus: the GPUs to watch; by default those that the trainer trains on, sampled every 5 seconds. False leaves
+            NVML alone, as `AKKA_OTEL_GPU_DISABLE=1` does.
         meter_provider: exports the metrics instead of a provider of the callback's own; it is flushed, not shut down.
-            The resource is then that provider's: the callback cannot add the run's attributes to it.
+            The resource is then that provider's: make it with `run_resource`.
         tracer_provider: the same for spans.
     """
 
@@ -62,86 +58,66 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         project: str | None = None,
         resource: Mapping[str, Any] | None = None,
         peak_flops: float | None = None,
-        gpus: GpuHealth | None = None,
+        gpus: GpuHealth | bool | None = None,
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self._arguments = {
-            **(resource or {}),
-            names.ATTR_RUN_ID.name: run_id,
-            names.ATTR_RUN_ATTEMPT.name: attempt,
-            names.ATTR_PROJECT.name: project,
-        }
-        self._generated_id = generated_run_id(names.RunEngine.TRL)
-        self._peak_flops = peak_flops
-        self._gpus = gpus
-        self._meter_provider = meter_provider
-        self._tracer_provider = tracer_provider
-        self._trainer_ref: Any = lambda: None
-        self._telemetry: Telemetry | None = None
-        self._rank: Rank | None = None
-        self._loop: Loop | None = None
-        self._step_wraps = Wraps()
-        self._wraps_train = False
-        self._counted: tuple[Callable[[], Trainer | None], Efficiency | None] | None = None
+        watched = None if isinstance(gpus, bool) else gpus
+        self._session = Session(
+            Options(
+                said(run_id, attempt, project, resource),
+                peak_flops,
+                gpus is not False,
+                Handed(meter_provider, tracer_provider, watched),
+            )
+        )
 
     def attach(self, trainer: Trainer) -> AkkaTelemetryCallback:
         """Names the trainer, for the rare case that the callback cannot find it by itself. Returns the callback."""
-        self._trainer_ref = weakref.ref(trainer)
+        self._session.name(trainer)
         return self
 
     # Events, in the order in which a training fires them.
 
     @guarded
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if (trainer := find_trainer() or self._trainer_ref()) is not None:
-            # An exception or Ctrl-C ends a training without an event; only its own frame sees every end.
-            Wraps().around(trainer, "train", self._train)
-            self._wraps_train = True
+        trainer = self._find(state)
+        if trainer is not None and not _is_off():
+            tap_train(type(trainer))
             if state.is_world_process_zero:
-                self._count(trainer, args)  # FSDP has not hidden the model's shapes yet
+                self._session.count(trainer, args)  # FSDP has not hidden the model's shapes yet
 
     @guarded
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._step_wraps.undo()  # `auto_find_batch_size` begins again without an end
-        self._loop = None
-        trainer = self._find()
-        kind = kind_of(trainer)
-        if state.is_world_process_zero:
-            telemetry = self._open(trainer, args, kind)
-            telemetry.capture(BegunAgain())
-            self._watch(telemetry, trainer, args, state, kind)
-        elif self._rank is None and (self._gpus or claim(trainer, args)):
-            identity = functools.partial(self._identity, trainer, args, kind)
-            self._rank = Rank(identity, self._gpus or GpuHealth(claim(trainer, args)), args)
+        self._begin(args, state)
 
     @guarded
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self._loop is not None:
-            self._loop.begin_step()
+        if (training := self._training(args, state)) is not None:
+            training.begin_step(args)
 
     @guarded
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self._loop is not None:
-            self._loop.gradients_ready(kwargs.get("optimizer"))
+        if (training := self._session.training(state)) is not None and training.loop is not None:
+            training.loop.gradients_ready(kwargs.get("optimizer"))
 
     @guarded
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self._loop is not None:
-            self._loop.optimized()
+        if (training := self._session.training(state)) is not None and training.loop is not None:
+            training.loop.optimized()
 
     @guarded
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._loop is not None:
-            self._loop.end_step(state)
+        if (training := self._session.training(state)) is not None:
+            training.end_step()
 
     @guarded
     def on_log(
@@ -152,8 +128,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         logs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if self._loop is not None:
-            self._loop.logged(logs or {})
+        if (training := self._session.training(state)) is not None and training.loop is not None:
+            training.loop.logged(logs or {})
 
     @guarded
     def on_evaluate(
@@ -164,131 +140,66 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         metrics: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if state.is_world_process_zero:
-            self._evaluated(args, metrics or {})
+        if (training := self._training(args, state)) is not None:
+            training.evaluated(metrics or {})
+        elif running(state) is None and state.is_world_process_zero and not _is_off():
+            trainer = self._find(state)
+            if not self._stands_back(trainer):
+                publish(self._session, trainer, args, metrics or {})
 
     @guarded
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if not self._wraps_train:  # the callback joined too late to wrap the training
-            self._end(None)
+        training = self._session.training(state)
+        if training is not None and training.run is None:  # nobody sees the end of its `train`
+            self._session.end(training)
 
-    def _train(self, train: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = train(*args, **kwargs)
-        except BaseException as error:
-            self._end(error)
-            raise
-        self._end(None)
-        return result
+    def _training(self, args: TrainingArguments, state: TrainerState) -> Training | None:
+        """The state's training; a callback that joins in the middle of one begins there."""
+        found = self._session.training(state)
+        if found is None and (run := running(state)) is not None and not any(met is self for met in run.met):
+            self._begin(args, state)
+            found = self._session.training(state)
+        return found
 
-    @guarded
-    def _end(self, error: BaseException | None) -> None:
-        self._step_wraps.undo()
-        self._loop = None
-        telemetry, self._telemetry = self._telemetry, None
-        rank, self._rank = self._rank, None
-        if telemetry is not None:
-            telemetry.close(error)
-        if rank is not None:
-            rank.close()
-
-    def _find(self) -> Trainer | None:
-        """The trainer that calls, or the one that was named. A callback may serve several, one after the other."""
-        trainer = find_trainer() or self._trainer_ref()
-        if trainer is not None and trainer is not self._trainer_ref():
-            self._end(None)  # an evaluation of the trainer before left its telemetry open
-            self._trainer_ref = weakref.ref(trainer)
-        return trainer
-
-    def _open(self, trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> Telemetry:
-        """The telemetry of this training; one that is open already goes on, so that a retry is the same attempt."""
-        if self._telemetry is None:
-            identity = self._identity(trainer, args, kind, self._generated_id)
-            self._telemetry = Telemetry.start(
-                identity,
-                STEP_TYPES.get(kind or "", SFTStep),
-                meter_provider=self._meter_provider,
-                tracer_provider=self._tracer_provider,
-            )
-            self._publish_accelerators(self._telemetry, trainer, args)
-        return self._telemetry
-
-    def _identity(self, trainer: Trainer | None, args: TrainingArguments, kind: str | None, run_id: str) -> RunIdentity:
-        return identify(
-            os.environ,
-            engine=engine_attributes(trainer, args, kind),
-            arguments=self._arguments,
-            rank=args.process_index,
-            run_id=run_id,
-        )
-
-    def _publish_accelerators(self, telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
-        if not telemetry.recording:
+    def _begin(self, args: TrainingArguments, state: TrainerState) -> None:
+        if (run := running(state)) is not None:
+            run.met.append(self)
+        if _is_off():
+            self._session.say_once(logging.INFO, f"{switches.EVERYTHING} is set: nothing is published")
             return
-        publish_count(telemetry, trainer, args)
-        if self._gpus is not None:
-            publish_gpus(telemetry, self._gpus, args)  # they end with their owner
-        elif held := claim(trainer, args):
-            own = GpuHealth(held)
-            publish_gpus(telemetry, own, args)
-            telemetry.when_closed(own.stop)
-        if args.world_size > 1:
-            tell_ranks(telemetry.identity.run_id)
-
-    def _watch(
-        self,
-        telemetry: Telemetry,
-        trainer: Trainer | None,
-        args: TrainingArguments,
-        state: TrainerState,
-        kind: str | None,
-    ) -> None:
-        if not telemetry.recording:
+        trainer = self._find(state)
+        if self._stands_back(trainer):
+            self._session.say_once(logging.WARNING, "another AkkaTelemetryCallback publishes; this one stands back")
             return
-        self._loop = LOOPS[kind](
-            trainer,
-            args,
-            state,
-            wraps=self._step_wraps,
-            emit=telemetry.capture,
-            efficiency=self._count(trainer, args),
-        )
-        if kind is None:
-            logger.info(
-                "%s is neither GRPO, RLOO nor SFT: only what it shares with SFT is published",
-                type(trainer).__name__ if trainer is not None else "a trainer that could not be found",
-            )
-        elif self._loop.missing:
-            logger.warning(
-                "TRL %s has no %s: figures that come from there are taken from the log, at its interval, or absent",
-                _trl_version(),
-                ", ".join(self._loop.missing),
-            )
+        self._session.begin(trainer, args, state, self._hears(trainer))
 
-    def _count(self, trainer: Trainer | None, args: TrainingArguments) -> Efficiency | None:
-        """The trainer's efficiency, counted once."""
-        if self._counted is None or self._counted[0]() is not trainer:
-            found = guarded(efficiency)(trainer, args, self._peak_flops) if kind_of(trainer) is not None else None
-            self._counted = weakref.ref(trainer) if trainer is not None else lambda: None, found
-        return self._counted[1]
+    def _hears(self, trainer: Trainer | None) -> Callable[[], bool]:
+        """Whether the callback is still one of the trainer's. One that another callback calls never was."""
+        if trainer is None or self not in _callbacks(trainer):
+            return lambda: True
+        watched = weakref.ref(trainer)
+        return lambda: self in _callbacks(watched())
 
-    def _evaluated(self, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
-        """One evaluation, within a training or on its own."""
-        trainer = self._find() if self._loop is None else self._trainer_ref()
-        kind = kind_of(trainer)
-        telemetry = self._open(trainer, args, kind)
-        seconds = eval_runtime_s(metrics)
-        if kind != "rl":
-            telemetry.capture(Known(SFTStep(eval_loss=eval_loss(metrics), timing_s={EVAL: seconds})))
-        if seconds is not None:
-            now_ns = time.time_ns()
-            telemetry.span(names.SPAN_EVAL, now_ns - int(seconds * 1e9), now_ns)
+    def _stands_back(self, trainer: Trainer | None) -> bool:
+        """A trainer has one telemetry: that of the first of our callbacks."""
+        first = next((found for found in _callbacks(trainer) if isinstance(found, AkkaTelemetryCallback)), self)
+        return first is not self
+
+    def _find(self, state: TrainerState) -> Trainer | None:
+        return find_trainer(state) or self._session.named()
+
+    @property
+    def _telemetry(self) -> Telemetry | None:
+        """What is open, for tests."""
+        return self._session.telemetry()
 
 
-def _trl_version() -> str:
-    try:
-        return version("trl")
-    except PackageNotFoundError:
-        return "(not installed)"
+def _is_off() -> bool:
+    return switches.is_off(switches.EVERYTHING, os.environ)
+
+
+def _callbacks(trainer: Trainer | None) -> list[Any]:
+    handler = getattr(trainer, "callback_handler", None)
+    return getattr(handler, "callbacks", [])

@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
-from akka_otel_callbacks.trl.attach import Hook, Wraps
+from akka_otel_callbacks.trl.attach import Hook, Listener
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.tails import TailReader, Tails
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
@@ -122,12 +122,12 @@ class Loop:
         args: TrainingArguments,
         state: TrainerState,
         *,
-        wraps: Wraps,
+        listener: Listener,
         emit: Emit,
         efficiency: Efficiency | None,
     ) -> None:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
-        self._wraps = wraps
+        self._listener = listener
         self._emit = emit
         self._tails = TailReader(_training_buffers(trainer) or {})
         self._clock = Clock()
@@ -225,11 +225,11 @@ class Loop:
             self.missing.append("_metrics")
         self._wrap(trainer, "_save_checkpoint", self._saved)
         norm_owner, norm = self._grad_norm_source(trainer)
-        if not self._wraps.after(norm_owner, norm, self._normed):
+        if not self._listener.after(norm_owner, norm, self._normed):
             self._from_rows.add("grad_norm")
 
     def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
-        if self._wraps.after(trainer, name, hook, before):
+        if self._listener.after(trainer, name, hook, before):
             return True
         self.missing.append(name)
         return False
@@ -256,15 +256,3 @@ def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None
     buffers = getattr(trainer, "_metrics", None)
     training = buffers.get("train") if isinstance(buffers, Mapping) else None
     return training if isinstance(training, Mapping) else None
-
-
-def kind_of(trainer: object) -> str | None:
-    """`rl`, `sft`, or None for a trainer of another kind. By name, so that no engine is imported for the question."""
-    for base in type(trainer).__mro__:
-        if kind := KINDS.get(base.__name__):
-            return kind
-    return None
-
-
-KINDS = {"GRPOTrainer": "rl", "RLOOTrainer": "rl", "SFTTrainer": "sft"}
-STEP_TYPES: dict[str, type[Step]] = {"rl": RLStep, "sft": SFTStep}

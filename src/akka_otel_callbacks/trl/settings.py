@@ -10,6 +10,7 @@ from akka_otel_callbacks.common.identity import settings_sha
 from akka_otel_callbacks.common.metric import Attribute
 from akka_otel_callbacks.common.model_name import model_name
 from akka_otel_callbacks.common.settings import hyperparameters as settings_of
+from akka_otel_callbacks.trl.kinds import RL, method_of
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -36,7 +37,7 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
         names.ATTR_RUN_BASE_MODEL: _base_model(model, adapter),
         names.ATTR_RUN_LEARNING_RATE: args.learning_rate,
         names.ATTR_RUN_LORA_RANK: getattr(adapter, "r", None),
-        names.ATTR_RUN_GROUP_SIZE: getattr(args, "num_generations", None) if kind == "rl" else None,
+        names.ATTR_RUN_GROUP_SIZE: getattr(args, "num_generations", None) if kind == RL else None,
         names.ATTR_RUN_SETTINGS_SHA: settings_sha(hyperparameters(trainer, args, adapter)),
     }
 
@@ -48,14 +49,11 @@ def _base_model(model: Any, adapter: Any) -> str | None:
 
 
 def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
-    """GRPO, GSPO, RLOO, SFT, DPO …: the trainer's nearest known ancestor, or its own name without `Trainer`."""
-    if trainer is None:
-        return None
-    known = next((base.__name__ for base in type(trainer).__mro__ if base.__module__.startswith("trl.")), None)
-    name = (known or type(trainer).__name__).removesuffix("Trainer")
+    """GRPO, GSPO, RLOO, SFT, DPO …; None for a trainer that is none of TRL's."""
+    name = method_of(trainer)
     if name == "GRPO" and getattr(args, "importance_sampling_level", "token") == "sequence":
         return "GSPO"  # TRL has GSPO as this setting of GRPO
-    return name or None
+    return name
 
 
 def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: Any) -> dict[str, Any]:

@@ -14,10 +14,9 @@ import sys
 from types import ModuleType
 from typing import NamedTuple
 
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.verl.importhook import after_import
-
-DISABLE = "AKKA_OTEL_DISABLE"
 
 
 class Hook(NamedTuple):
@@ -78,5 +77,5 @@ def warn_of_failed() -> None:
         )
 
 
-if os.environ.get(DISABLE) != "1":
+if not switches.is_off(switches.EVERYTHING, os.environ):
     after_import({hook.module: functools.partial(install, hook) for hook in HOOKS})

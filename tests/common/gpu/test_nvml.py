@@ -25,9 +25,10 @@ def opened(backend: object = None) -> Nvml:
 
 def test_our_codes_are_nvmls() -> None:
     for code in Code:
-        if code is not Code.PACKAGE_MISSING:
+        if code > 0:
             assert getattr(pynvml, f"NVML_ERROR_{code.name}") == code
-    assert Code.PACKAGE_MISSING not in CODES
+        else:
+            assert code not in CODES
 
 
 @pytest.mark.parametrize("code", [*CODES, 77, 1234])
@@ -110,22 +111,6 @@ def test_one_log_line_a_cause_for_the_life_of_the_process(driver: FakeDriver, ca
         (logging.WARNING, f"{ADVICE[Code.GPU_IS_LOST][1]} (nvmlDeviceGetPowerUsage: GPU is lost)"),
         (logging.INFO, f"{ADVICE[Code.NOT_SUPPORTED][1]} (nvmlDeviceGetPowerUsage: Not Supported)"),
     ]
-
-
-@pytest.mark.parametrize("code", [Code.NO_PERMISSION, Code.GPU_IS_LOST, 18, Code.UNKNOWN])
-def test_a_start_that_fails_takes_all_figures(driver: FakeDriver, caplog: pytest.LogCaptureFixture, code: int) -> None:
-    driver.gpu("GPU-a")
-    driver.fail("nvmlInitWithFlags", code)
-    for _ in range(2):
-        Nvml().open()
-    (record,) = caplog.records
-    assert record.message.startswith("all GPU figures are absent: NVML does not start (nvmlInit: ")
-    driver.heal()
-    nvml = opened()
-    handle = nvml.ask("nvmlDeviceGetHandleByUUID", to=("GPU-a",))
-    driver.fail("nvmlDeviceGetPowerUsage", code)
-    nvml.ask("nvmlDeviceGetPowerUsage", to=(handle,))
-    assert len(caplog.records) == 2, "of one figure the same code says something else"
 
 
 def test_what_is_part_of_asking_is_not_logged(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:

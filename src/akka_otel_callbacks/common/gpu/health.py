@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.export_loop import exporting
 from akka_otel_callbacks.common.gpu.claims import Claim
@@ -25,7 +26,8 @@ class GpuHealth:
         claim: CUDA ordinals and UUIDs; None for every device that CUDA shows to the process, empty for none.
         interval_s: seconds between two samples.
         backend: what stands in for pynvml in tests, such as `FakeNvml`.
-        environ: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up.
+        environ: where CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and AKKA_OTEL_GPU_DISABLE are looked up.
+        off: never uses NVML, as with AKKA_OTEL_GPU_DISABLE: the devices are held, and nothing is said of them.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class GpuHealth:
         interval_s: float = SAMPLE_INTERVAL_S,
         backend: Any = None,
         environ: Mapping[str, str] = os.environ,
+        off: bool = False,
     ) -> None:
-        nvml = Nvml(backend)
+        self._off = off or switches.is_off(switches.GPUS, environ)
+        nvml = Nvml(backend, off=self._off)
         self.devices = Devices(nvml, claim, environ)
         self._sampler = Sampler(nvml, self.devices, interval_s)
         self._watcher = XidWatcher(nvml, self.devices)
@@ -44,8 +48,11 @@ class GpuHealth:
     metrics: tuple[Metric, ...] = (*Sampler.metrics, *XidWatcher.metrics)
 
     def start(self) -> None:
-        """Starts two daemon threads; none where the process holds no device. Calls nothing that could block."""
-        if self.devices.claim is None or len(self.devices.claim):
+        """Starts two daemon threads; none where the process holds no device, or NVML is off. Calls nothing that could
+        block."""
+        if self._off:
+            self.devices.refresh()
+        elif self.devices.claim is None or len(self.devices.claim):
             self._sampler.start()
             self._watcher.start()
 

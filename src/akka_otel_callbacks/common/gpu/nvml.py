@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.log import logger
 
 
 class Code(IntEnum):
-    """NVML's return codes that are told apart here. The numbers are part of NVML's ABI; the first is our own."""
+    """NVML's return codes that are told apart here. The numbers are part of NVML's ABI; negative ones are our own."""
 
+    SWITCHED_OFF = -2
     PACKAGE_MISSING = -1
     UNINITIALIZED = 1
     INVALID_ARGUMENT = 2
@@ -34,7 +36,7 @@ class Unavailable:
     """What stands in the place of a figure that NVML does not give. False, as a condition.
 
     Attributes:
-        code: NVML's return code, or `Code.PACKAGE_MISSING`; any integer, since drivers add codes.
+        code: NVML's return code, or one of our own; any integer, since drivers add codes.
         text: NVML's words for it.
     """
 
@@ -49,6 +51,7 @@ EXPECTED: frozenset[int] = frozenset({Code.TIMEOUT, Code.NOT_FOUND, Code.INVALID
 """Answers that are part of asking: no event came, no device has that UUID. They are not logged."""
 
 ADVICE: dict[int, tuple[int, str]] = {
+    Code.SWITCHED_OFF: (logging.INFO, "GPU figures are off, as asked: NVML is not used"),
     Code.PACKAGE_MISSING: (logging.WARNING, "GPU figures are off: install the package nvidia-ml-py to have them"),
     Code.LIBRARY_NOT_FOUND: (logging.WARNING, "GPU figures are off: NVIDIA's driver (libnvidia-ml.so.1) is not found"),
     Code.DRIVER_NOT_LOADED: (logging.WARNING, "GPU figures are absent while NVIDIA's driver is not loaded"),
@@ -58,33 +61,19 @@ ADVICE: dict[int, tuple[int, str]] = {
     Code.FUNCTION_NOT_FOUND: (logging.INFO, "driver or nvidia-ml-py is too old for some GPU figures; they are absent"),
     Code.UNINITIALIZED: (logging.WARNING, "NVML was shut down by another part of the program; it is started again"),
 }
-START = "nvmlInit"
-WITHOUT_START: frozenset[int] = frozenset({Code.PACKAGE_MISSING, Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED})
-"""Causes whose advice speaks of all figures already; any other that keeps NVML from starting takes all of them too."""
 
-_said: set[tuple[int, bool]] = set()
+_said: set[int] = set()
 _saying = threading.Lock()
 
 
 def say_once(answer: Unavailable, function: str) -> None:
     """Logs a cause the first time that it is met in the life of the process."""
-    cause = answer.code, function == START
     with _saying:
-        if cause in _said:
+        if answer.code in _said:
             return
-        _said.add(cause)
-    logger.log(_advice(answer, function)[0], "%s", explained(answer, function))
-
-
-def explained(answer: Unavailable, function: str) -> str:
-    """What the answer means for the figures, and in NVML's words why."""
-    return f"{_advice(answer, function)[1]} ({function}: {answer.text or f'code {answer.code}'})"
-
-
-def _advice(answer: Unavailable, function: str) -> tuple[int, str]:
-    if function == START and answer.code not in WITHOUT_START:
-        return logging.WARNING, "all GPU figures are absent: NVML does not start"
-    return ADVICE.get(answer.code, (logging.WARNING, "some GPU figures are absent"))
+        _said.add(answer.code)
+    level, advice = ADVICE.get(answer.code, (logging.WARNING, "some GPU figures are absent"))
+    logger.log(level, "%s (%s: %s)", advice, function, answer.text or f"code {answer.code}")
 
 
 class Nvml:
@@ -96,10 +85,12 @@ class Nvml:
 
     Args:
         backend: an object with pynvml's functions, for tests; None for pynvml itself.
+        off: never starts NVML.
     """
 
-    def __init__(self, backend: Any = None) -> None:
+    def __init__(self, backend: Any = None, *, off: bool = False) -> None:
         self._backend = backend
+        self._off = off
         self._ready = False
         self._opening = threading.Lock()
         self.generation = 0
@@ -107,6 +98,10 @@ class Nvml:
 
     def open(self) -> bool | Unavailable:
         """Starts NVML where it is not; True once it runs. Call it again after a failure: the driver may be back."""
+        if self._off:
+            answer = Unavailable(Code.SWITCHED_OFF, f"{switches.GPUS} or gpus=False")
+            say_once(answer, "nvmlInit")
+            return answer
         with self._opening:
             if self._ready:
                 return True
@@ -117,7 +112,7 @@ class Nvml:
                     missing = Unavailable(Code.PACKAGE_MISSING, str(error))
                     say_once(missing, "import pynvml")
                     return missing
-            answer = self.ask(START)
+            answer = self.ask("nvmlInit")
             if isinstance(answer, Unavailable):
                 return answer
             self._ready = True

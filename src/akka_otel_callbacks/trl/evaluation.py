@@ -1,0 +1,60 @@
+"""What an evaluation says: within a training to the training's telemetry, outside of one on its own."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes
+from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.trl.kinds import RL, kind_of
+from akka_otel_callbacks.trl.loop import EVAL, Known
+from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+
+    from akka_otel_callbacks.trl.session import Session
+
+
+def report(telemetry: Telemetry, kind: str | None, metrics: Mapping[str, Any]) -> None:
+    """An evaluation of a training that is under way."""
+    seconds = eval_runtime_s(metrics)
+    if kind != RL:
+        telemetry.capture(Known(SFTStep(eval_loss=eval_loss(metrics), timing_s={EVAL: seconds})))
+    _span(telemetry, seconds)
+
+
+def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
+    """An evaluation by itself. Its telemetry is open for as long as it takes to send it: nobody says when the last
+    evaluation was. It counts nothing, since its counters would begin anew beside those of the training."""
+    seconds = eval_runtime_s(metrics)
+    telemetry = session.start(trainer, args, session.attempt(), None)
+    try:
+        if kind_of(trainer) != RL:
+            _observe(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), NO_ATTRIBUTES)
+            _observe(telemetry, names.SFT_STEP_TIMING, seconds, {names.ATTR_SFT_STEP_PHASE.name: EVAL})
+        _span(telemetry, seconds)
+    finally:
+        telemetry.close()
+
+
+def _observe(telemetry: Telemetry, metric: Metric, value: float | None, attributes: Attributes) -> None:
+    if value is None:
+        return
+    if math.isfinite(value):
+        telemetry.observe(metric, lambda: ((value, attributes),))
+    else:
+        counted = {names.ATTR_TELEMETRY_METRIC.name: metric.name}
+        telemetry.observe(names.TELEMETRY_NONFINITE, lambda: ((1, counted),))
+
+
+def _span(telemetry: Telemetry, seconds: float | None) -> None:
+    if seconds is not None:
+        now_ns = time.time_ns()
+        telemetry.span(names.SPAN_EVAL, now_ns - int(seconds * 1e9), now_ns)

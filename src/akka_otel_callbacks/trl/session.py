@@ -1,0 +1,177 @@
+"""What a callback has in its process: its trainings, and who their run is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common import names, switches
+from akka_otel_callbacks.common.attempt import Attempt, begin
+from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.identity import RunIdentity, generated_run_id, identify
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.trl.accelerators import claim
+from akka_otel_callbacks.trl.attach import tap_train
+from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
+from akka_otel_callbacks.trl.handed import Handed
+from akka_otel_callbacks.trl.kinds import kind_of
+from akka_otel_callbacks.trl.settings import engine_attributes
+from akka_otel_callbacks.trl.training import Training
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerState, TrainingArguments
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user gave to the callback."""
+
+    said: Mapping[str, Any]
+    """Resource attributes by full name."""
+    peak_flops: float | None
+    gpus: bool
+    handed: Handed
+
+
+class Session:
+    """A copy of it, pickled or not, has the same options and nothing else: it is another run."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._run_id = options.handed.run_id() or generated_run_id(names.RunEngine.TRL)
+        self._attempt: Attempt | None = None
+        self._begun = 0
+        self._trainings: list[Training] = []
+        self._named: Callable[[], Trainer | None] = lambda: None
+        self._counted: tuple[Callable[[], object], Efficiency | None] | None = None
+        self._said: set[str] = set()
+        _hear_of_trainings()
+
+    def __reduce__(self) -> tuple[type[Session], tuple[Options]]:
+        return Session, (self.options,)
+
+    def say_once(self, level: int, line: str) -> None:
+        """A line that is true of every training of the callback."""
+        if line not in self._said:
+            self._said.add(line)
+            logger.log(level, "%s", line)
+
+    # Trainings
+
+    def name(self, trainer: Trainer) -> None:
+        self._named = weakref.ref(trainer)
+
+    def named(self) -> Trainer | None:
+        return self._named()
+
+    def training(self, state: TrainerState) -> Training | None:
+        """The training that an event's state belongs to."""
+        return next((training for training in self._trainings if training.state is state), None)
+
+    def begin(
+        self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, hears: Callable[[], bool]
+    ) -> None:
+        training = Training(self, trainer, state, hears)
+        earlier = [other for other in self._trainings if other.trainer() is trainer]
+        if earlier and earlier[-1].run is training.run:
+            training = earlier.pop()
+        for other in earlier:
+            self.end(other)  # nobody saw its end
+        if training not in self._trainings:
+            self._trainings.append(training)
+            if training.run is not None:
+                training.run.when_ended(lambda error: self.end(training, error))
+        training.begin(args, state)
+
+    @guarded
+    def end(self, training: Training, error: BaseException | None = None) -> None:
+        if training in self._trainings:
+            self._trainings.remove(training)
+            training.end(error)
+
+    def telemetry(self) -> Telemetry | None:
+        """What is open, of several trainings that of the latest."""
+        return self._trainings[-1].telemetry if self._trainings else None
+
+    # The run
+
+    def begin_attempt(self, resumed: Attempt | None) -> Attempt:
+        """Of a training that begins now."""
+        if self._begun or self._attempt is None or resumed is not None:
+            self._attempt = self._next_attempt(resumed)
+        self._begun += 1
+        return self._attempt
+
+    def attempt(self) -> Attempt:
+        """Of an evaluation outside of a training: that of the training before, or of the one to come."""
+        if self._attempt is None:
+            self._attempt = self._next_attempt(None)
+        return self._attempt
+
+    def _next_attempt(self, resumed: Attempt | None) -> Attempt:
+        found = begin(
+            os.environ,
+            arguments=self.options.said,
+            generated_id=self._run_id,
+            resumed=resumed,
+            before=self._begun,
+        )
+        self._run_id = found.run_id
+        return found
+
+    def identity(self, trainer: Trainer | None, args: TrainingArguments, attempt: Attempt) -> RunIdentity:
+        said = {
+            **self.options.said,
+            names.ATTR_RUN_ID.name: attempt.run_id,
+            names.ATTR_RUN_ATTEMPT.name: attempt.number,
+        }
+        engine = engine_attributes(trainer, args, kind_of(trainer))
+        return identify(os.environ, engine=engine, arguments=said, rank=args.process_index)
+
+    def start(
+        self, trainer: Trainer | None, args: TrainingArguments, attempt: Attempt, step_type: type[Step] | None
+    ) -> Telemetry:
+        """Opens the telemetry of an attempt."""
+        handed = self.options.handed
+        telemetry = Telemetry.start(
+            self.identity(trainer, args, attempt),
+            step_type,
+            meter_provider=handed.meter_provider,
+            tracer_provider=handed.tracer_provider,
+        )
+        for warning in handed.warnings(self.options.said):
+            self.say_once(logging.WARNING, warning)
+        return telemetry
+
+    def gpus(self, trainer: Trainer | None, args: TrainingArguments) -> GpuHealth | None:
+        """The GPUs to watch: those that were given, or those that the trainer holds; None without any."""
+        if self.options.handed.gpus is not None:
+            return self.options.handed.gpus
+        held = claim(trainer, args)
+        return GpuHealth(held, off=not self.options.gpus) if held else None
+
+    def count(self, trainer: Trainer | None, args: TrainingArguments) -> Efficiency | None:
+        """The efficiency of a trainer's model, counted once: FSDP hides the model's shapes when it is prepared."""
+        anew = getattr(trainer, "model_init", None) is not None
+        counted: object = getattr(trainer, "model", None) if anew else trainer
+        if self._counted is None or self._counted[0]() is not counted:
+            known = kind_of(trainer) is not None
+            found = guarded(efficiency)(trainer, args, self.options.peak_flops) if known else None
+            self._counted = weakref.ref(counted) if counted is not None else lambda: None, found
+        return self._counted[1]
+
+
+@guarded
+def _hear_of_trainings() -> None:
+    """Also of trainers that are made before the callback joins them."""
+    from transformers import Trainer
+
+    if not switches.is_off(switches.EVERYTHING, os.environ):
+        tap_train(Trainer)

@@ -1,0 +1,215 @@
+"""One training of one trainer: what is open for it, from its first event to its end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.attempt import Attempt, later
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.trl.accelerators import Rank, publish_count, publish_gpus, tell_ranks
+from akka_otel_callbacks.trl.attach import Listener, Running, running
+from akka_otel_callbacks.trl.evaluation import report
+from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
+from akka_otel_callbacks.trl.loop import BegunAgain, Loop
+from akka_otel_callbacks.trl.rl import RLLoop
+from akka_otel_callbacks.trl.sft import SFTLoop
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerState, TrainingArguments
+
+    from akka_otel_callbacks.trl.session import Session
+
+LOOPS: Mapping[str | None, type[Loop]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoop}
+SAVED = "akka_otel"
+"""Under which name the attempt is among a trainer state's callbacks. No class has it: transformers would replace a
+callback by what a checkpoint holds under its name."""
+_trainings = itertools.count()
+"""Of this process: how its ranks, which begin the same ones, tell them apart."""
+PRUNED = frozenset({"TrialPruned"})
+"""Exceptions by which a search ends a trial that it has seen enough of."""
+
+
+class Training:
+    """What a callback has open for one call of a trainer's `train`.
+
+    Args:
+        session: the callback's.
+        trainer: None where it could not be found.
+        state: the trainer's, which every event hands over.
+        hears: whether the callback is still one of the trainer's.
+    """
+
+    def __init__(
+        self, session: Session, trainer: Trainer | None, state: TrainerState, hears: Callable[[], bool]
+    ) -> None:
+        self.state = state
+        self.run: Running | None = running(state)
+        self.trainer = weakref.ref(trainer) if trainer is not None else lambda: None
+        self.telemetry: Telemetry | None = None
+        self.loop: Loop | None = None
+        self._session, self._hears = session, hears
+        self._kind = kind_of(trainer)
+        self._rank: Rank | None = None
+        self._listener = Listener(hears)
+        self._step = 0
+        self._begun = self._in_step = False
+
+    # Events
+
+    def begin(self, args: TrainingArguments, state: TrainerState) -> None:
+        """The first event; once more for `auto_find_batch_size`, which begins again without an end."""
+        self.state = state
+        self._end_loop()
+        first, self._begun = not self._begun, True
+        if not state.is_world_process_zero:
+            if first:
+                self._open_rank(args)
+            return
+        if first:
+            self._open(args)
+        if self.telemetry is not None:
+            self._remember(self.telemetry)
+            self.telemetry.capture(BegunAgain())
+            self._watch(args, self.telemetry)
+
+    def begin_step(self, args: TrainingArguments) -> None:
+        if self.telemetry is not None and self.state.global_step != self._step:
+            self._end_loop()  # the callback was away: what it read last is of an earlier step
+            self._watch(args, self.telemetry)
+        if self.loop is not None:
+            self._in_step = True
+            self.loop.begin_step()
+
+    def end_step(self) -> None:
+        """Of a step whose begin was seen: a callback that joins within a step has only the end of it."""
+        if self.loop is not None and self._in_step:
+            self._in_step, self._step = False, self.state.global_step
+            self.loop.end_step(self.state)
+
+    def evaluated(self, metrics: Mapping[str, Any]) -> None:
+        if self.telemetry is not None:
+            report(self.telemetry, self._kind, metrics)
+
+    def end(self, error: BaseException | None) -> None:
+        self._end_loop()
+        telemetry, self.telemetry = self.telemetry, None
+        rank, self._rank = self._rank, None
+        if telemetry is not None:
+            pruned = error is not None and any(kind.__name__ in PRUNED for kind in type(error).__mro__)
+            telemetry.close(None if pruned else error)
+        if rank is not None:
+            rank.close()
+
+    # What is open
+
+    def _open(self, args: TrainingArguments) -> None:
+        session, trainer = self._session, self.trainer()
+        checkpoint = _checkpoint(self.run, args)
+        resumed = self._resumed(checkpoint) if checkpoint is not None else None
+        attempt = session.begin_attempt(resumed)
+        if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
+            _claim(checkpoint, attempt)
+        self.telemetry = session.start(trainer, args, attempt, LOOPS[self._kind].step_type)
+        if self.telemetry.recording:
+            self._publish_accelerators(self.telemetry, trainer, args)
+        if args.world_size > 1:
+            tell_ranks(attempt, next(_trainings))
+
+    def _open_rank(self, args: TrainingArguments) -> None:
+        session, trainer, training = self._session, self.trainer(), next(_trainings)
+        if (gpus := session.gpus(trainer, args)) is not None:
+            self._rank = Rank(
+                lambda attempt: session.identity(trainer, args, attempt), gpus, args.process_index, training
+            )
+
+    def _publish_accelerators(self, telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
+        publish_count(telemetry, trainer, args)
+        if (gpus := self._session.gpus(trainer, args)) is not None:
+            publish_gpus(telemetry, gpus, args.process_index if args.world_size > 1 else None)
+            if gpus is not self._session.options.handed.gpus:  # those end with their owner
+                telemetry.when_closed(gpus.stop)
+
+    def _watch(self, args: TrainingArguments, telemetry: Telemetry) -> None:
+        trainer, self._step = self.trainer(), self.state.global_step
+        if not telemetry.recording:
+            return
+        self._listener = Listener(self._hears)
+        self.loop = LOOPS[self._kind](
+            trainer,
+            args,
+            self.state,
+            listener=self._listener,
+            emit=telemetry.capture,
+            efficiency=self._session.count(trainer, args),
+        )
+        name = type(trainer).__name__ if trainer is not None else "a trainer that could not be found"
+        if self._kind is None:
+            logger.info("%s is neither GRPO, RLOO nor SFT: only what it shares with SFT is published", name)
+        elif self.loop.missing:
+            logger.warning(
+                "%s of TRL %s has no %s: figures that come from there are taken from the log, at its interval, or "
+                "absent",
+                name,
+                _trl_version(),
+                ", ".join(self.loop.missing),
+            )
+
+    def _end_loop(self) -> None:
+        self._listener.end()
+        self.loop, self._in_step = None, False
+
+    # The way with a checkpoint
+
+    def _remember(self, telemetry: Telemetry) -> None:
+        """Puts the attempt where transformers saves the states of callbacks."""
+        saved = getattr(self.state, "stateful_callbacks", None)
+        if isinstance(saved, dict):
+            attempt = Attempt(telemetry.identity.run_id, telemetry.identity.attempt)
+            saved[SAVED] = {"args": {}, "attributes": attempt.state()}
+
+    def _resumed(self, checkpoint: Path) -> Attempt | None:
+        """What a checkpoint says of its run. One that was resumed from before says so in a file of its own: a second
+        training from there is another attempt than the first."""
+        saved = getattr(self.state, "stateful_callbacks", None)
+        own = saved.get(SAVED) if isinstance(saved, Mapping) else None
+        attributes = own.get("attributes") if isinstance(own, Mapping) else None
+        return later(Attempt.from_state(attributes), Attempt.read(checkpoint))
+
+
+def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
+    """The checkpoint that a call of `train` resumes from."""
+    positional, named = run.arguments if run is not None else ((), {})
+    given = named.get("resume_from_checkpoint", positional[0] if positional else None)
+    if given is True:
+        from transformers.trainer_utils import get_last_checkpoint
+
+        given = get_last_checkpoint(args.output_dir)
+    return Path(given) if isinstance(given, (str, os.PathLike)) else None
+
+
+def _claim(checkpoint: Path, attempt: Attempt) -> None:
+    """On a thread of its own: the training thread waits for no disk."""
+
+    @guarded
+    def write() -> None:
+        with suppress(OSError):  # a checkpoint may be read-only, or a copy that is gone again
+            attempt.write(checkpoint)
+
+    threading.Thread(target=write, name="akka-otel-checkpoint", daemon=True).start()
+
+
+def _trl_version() -> str:
+    try:
+        return version("trl")
+    except PackageNotFoundError:
+        return "(not installed)"
