@@ -204,7 +204,7 @@ def exporter_cost(folder: Path, rounds: int = 20, steps: int = 20) -> ExporterCo
     from akka_otel_callbacks.trl import AkkaTelemetryCallback
 
     reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], views=views(exponential=True), shutdown_on_exit=False)
+    provider = MeterProvider([reader], views=views(), shutdown_on_exit=False)
     callback = AkkaTelemetryCallback(peak_flops=1e12, meter_provider=provider)
     contender = Contender(OURS, callback, folder)
     empty, full = [], []

@@ -120,7 +120,7 @@ def step_ms(trainer: Trainer, logger: Any, seen: tuple[Any, DataProto]) -> float
 
 def translation_ms(trainer: Trainer, backend: Any, seen: tuple[Any, DataProto], repeat: int) -> float:
     """The same step on the exporter's thread, with histogram records that cost nothing."""
-    recorder = Recorder(RLStep, lambda metric, value, attributes: None)
+    recorder = Recorder(RLStep)
     captured: list[Any] = []
     backend._telemetry.capture = lambda capture, step=False: captured.append(capture)
     for _ in range(repeat):

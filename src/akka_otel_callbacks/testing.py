@@ -50,7 +50,7 @@ class TelemetryInMemory:
     def __init__(self) -> None:
         self._reader = _Reader()
         self._spans = InMemorySpanExporter()
-        self.meter_provider = MeterProvider([self._reader], views=views(exponential=True), shutdown_on_exit=False)
+        self.meter_provider = MeterProvider([self._reader], views=views(), shutdown_on_exit=False)
         self.tracer_provider = TracerProvider(shutdown_on_exit=False)
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._spans))
 

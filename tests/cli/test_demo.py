@@ -33,13 +33,13 @@ def _demo(directory: Path, *arguments: str, **environ: str) -> subprocess.Comple
 
 
 def _values(file: Path, metric: Any) -> list[float]:
-    """A metric's value in each line of the file that has it, read without any code of the package."""
+    """A metric's values in the file, read without any code of the package."""
     found = []
     for line in file.read_text().splitlines():
         for one in json.loads(line)["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]:
             if one["name"] == metric.name:
-                (point,) = one.get("gauge", one.get("sum"))["dataPoints"]
-                found.append(float(point.get("asDouble", point.get("asInt"))))
+                points = one.get("gauge", one.get("sum"))["dataPoints"]
+                found += [float(point.get("asDouble", point.get("asInt"))) for point in points]
     return found
 
 

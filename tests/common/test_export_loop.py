@@ -26,12 +26,13 @@ class Reader:
         self.gate.set()
         self.entered = threading.Event()
 
-    def collect(self) -> None:
+    def collect(self) -> bool:
         self.entered.set()
         self.gate.wait(10)
         self.collected.append(time.monotonic())
         if self.failing:
             raise ConnectionError("nobody there")
+        return True
 
     def shutdown(self) -> None:
         self.closed = True
@@ -47,7 +48,7 @@ def run(reader: Reader) -> Iterator[Callable[..., ExportLoop]]:
     loops: list[ExportLoop] = []
 
     def start(interval_s: float = LONG_S, pause_s: float | None = None) -> ExportLoop:
-        loops.append(ExportLoop(reader, interval_s, pause_s))
+        loops.append(ExportLoop(reader.collect, reader.shutdown, interval_s, pause_s))
         loops[-1].start()
         return loops[-1]
 
@@ -114,7 +115,7 @@ def test_a_stop_never_waits_for_the_pause(steps: int, run: Callable[..., ExportL
 
 
 def test_a_stop_before_the_first_wait_is_seen(reader: Reader) -> None:
-    loop = ExportLoop(reader, LONG_S, LONG_S)
+    loop = ExportLoop(reader.collect, reader.shutdown, LONG_S, LONG_S)
     loop.stop()
     loop.start()
     loop.join(2)

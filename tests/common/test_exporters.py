@@ -235,7 +235,7 @@ def opened(environ: Mapping[str, str]) -> Iterator[tuple[list[exporters.MetricOu
 
 
 def kinds(outputs: list[exporters.MetricOutput]) -> list[type]:
-    return [type(getattr(output.reader, "_exporter", output.reader)) for output in outputs]
+    return [type(output.exporter or output.scraped) for output in outputs]
 
 
 @pytest.mark.parametrize(
@@ -268,10 +268,9 @@ def test_what_is_selected_is_opened(
     with opened(environ) as (outputs, span_exporters):
         assert kinds(outputs) == metrics
         assert [type(exporter) for exporter in span_exporters] == traces
-        assert [output.interval_s for output in outputs] == [
-            None if kind is PrometheusMetricReader else 60.0 for kind in metrics
-        ]
-        assert [output.every_step for output in outputs] == [kind is MetricFile for kind in metrics]
+        assert {output.interval_s for output in outputs} <= {60.0}
+        pauses_s = {PrometheusMetricReader: None, MetricFile: 2.0}
+        assert [output.pause_s for output in outputs] == [pauses_s.get(kind, 10.0) for kind in metrics]
     assert log.records == []
 
 

@@ -13,10 +13,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.instruments import Histograms, PowersOfTwo, observe, views
+from akka_otel_callbacks.common.instruments import StepInstruments, observe, views
 from akka_otel_callbacks.common.metric import Kind, Metric
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import DISTRIBUTIONS
+from akka_otel_callbacks.common.translator import Translator
 from tests.support.points import Point, points_of
 
+DISTRIBUTED = [source for sources in DISTRIBUTIONS.values() for source in sources]
 HISTOGRAMS = [metric for metric in names.JOB_METRICS if metric.kind is Kind.HISTOGRAM]
 OBSERVABLE = [metric for metric in names.METRICS if metric.kind is not Kind.HISTOGRAM]
 
@@ -24,9 +28,9 @@ OBSERVABLE = [metric for metric in names.METRICS if metric.kind is not Kind.HIST
 class Provider(MeterProvider):
     """A provider whose points a test reads as a collector would."""
 
-    def __init__(self, *, exponential: bool = True, use_views: bool = True, reader: Any = None) -> None:
+    def __init__(self, *, use_views: bool = True, reader: Any = None) -> None:
         self.reader = reader or InMemoryMetricReader()
-        chosen = views(exponential=exponential) if use_views else []
+        chosen = views() if use_views else []
         super().__init__([self.reader], views=chosen, shutdown_on_exit=False)
         self.meter = self.get_meter("test")
 
@@ -103,18 +107,20 @@ def test_a_source_that_raises_is_reported_once_and_hides_no_other(
 
 
 def recorded(provider: Provider, metric: Metric, *numbers: float) -> Point:
-    histograms = Histograms(provider.meter, HISTOGRAMS)
-    for value in numbers:
-        histograms.record(metric, value, {"a": "b"})
-    (point,) = provider.points()
+    """What arrives of an amendment that has these values."""
+    step_type, source = next((kind, s) for kind, found in DISTRIBUTIONS.items() for s in found if s.metric is metric)
+    recorder = Recorder(step_type)
+    StepInstruments(provider.meter, step_type, recorder, Translator(recorder, []))
+    recorder.record(step_type(**{source.attribute: {"b": numbers} if source.by else numbers}))
+    (point,) = (point for point in provider.points() if point.histogram)
     assert (point.name, point.unit, point.description) == (metric.name, metric.unit, metric.description)
-    assert point.attributes == {"a": "b"}
+    assert point.attributes == ({source.by.name: "b"} if source.by else {})
     assert point.histogram.count == len(numbers)
     assert point.histogram.sum == pytest.approx(sum(numbers))
     return point
 
 
-@pytest.mark.parametrize("metric", HISTOGRAMS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", [source.metric for source in DISTRIBUTED], ids=lambda metric: metric.name)
 @pytest.mark.parametrize("preference", ["", "base2_exponential_bucket_histogram", "explicit_bucket_histogram"])
 def test_buckets_are_the_registry_s_whatever_the_environment_prefers(
     metric: Metric, preference: str, environment: pytest.MonkeyPatch
@@ -137,12 +143,6 @@ def test_the_environment_variable_of_that_test_has_an_effect(environment: pytest
     assert [point.kind for point in provider.points()] == ["exponential_histogram"]
 
 
-def test_where_exponential_buckets_cannot_be_had_they_are_powers_of_two() -> None:
-    point = recorded(Provider(exponential=False), names.RL_ROLLOUT_COMPLETION_LENGTH, 1, 2, 3, 2**20, 2**21)
-    assert point.histogram.bounds == PowersOfTwo == tuple(2.0**exponent for exponent in range(21))
-    assert point.histogram.counts == (1, 1, 1, *[0] * 17, 1, 1)
-
-
 def test_a_provider_that_is_not_ours_gets_the_explicit_buckets_as_advice() -> None:
     point = recorded(Provider(use_views=False), names.RL_ROLLOUT_REWARD, 0.0, 0.05, 0.95, 7.0)
     assert point.histogram.bounds == names.RL_ROLLOUT_REWARD.buckets
@@ -154,4 +154,4 @@ def test_the_reward_s_buckets_are_the_specification_s() -> None:
 
 
 def test_every_histogram_of_a_job_has_a_view_and_nothing_else_has() -> None:
-    assert sorted(view._instrument_name for view in views(exponential=True)) == sorted(m.name for m in HISTOGRAMS)
+    assert sorted(view._instrument_name for view in views()) == sorted(m.name for m in HISTOGRAMS)

@@ -46,9 +46,12 @@ def test_what_is_not_finite_is_in_no_figure_and_counted_by_term() -> None:
     assert (step.rollouts, step.reward, step.reward_zero_ratio) == (3, pytest.approx(2 / 3), pytest.approx(1 / 3))
     assert step.frac_reward_zero_std == 0.5  # x is judged by its one scored rollout
     assert step.reward_term == {"a": pytest.approx(1 / 3), "b": 1.0, "total": pytest.approx(2 / 3)}
-    term, counted, step.number = names.ATTR_RL_TERM.name, [], 1
-    recorder = Recorder(RLStep, lambda metric, value, attributes: counted.append((attributes[term], value)))
+    term, records, step.number = names.ATTR_RL_TERM.name, [], 1
+    recorder = Recorder(RLStep, records.append)
     recorder.record(step)
+    counted = [
+        (labels[term], value) for _, labels, counts, _ in records[0].distributions for value in counts.elements()
+    ]
     assert sorted(counted) == [("a", 1.0), ("b", 3.0), ("total", 0.0), ("total", 1.0), ("total", 1.0)]
     broken = {dict(labels).get(term): count for count, labels in recorder.nonfinite_points() if count}
     assert broken == {"total": 1, "a": 1}, "the term of an unscored rollout says nothing"

@@ -13,10 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.instruments import PowersOfTwo
 from akka_otel_callbacks.common.metric import Attribute, Metric
+from akka_otel_callbacks.common.producer import POWERS_OF_TWO
 from akka_otel_callbacks.common.step import GAUGES, RLStep, SFTStep
-from akka_otel_callbacks.common.telemetry import QUEUE_LIMIT, Telemetry
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.translator import MOST_CAPTURES
 from tests.common.reports import Report, grpo_step
 from tools.prometheus import prometheus_label, prometheus_name
 
@@ -81,7 +82,7 @@ def test_the_exponential_histogram_is_one_of_powers_of_two_here(endpoint: Endpoi
     report(telemetry, RLStep(number=1, rollout_completion_length=[1, 3, 100]))
     name = prometheus_name(names.RL_ROLLOUT_COMPLETION_LENGTH, "python")
     buckets = {s.labels["le"]: s.value for s in endpoint.samples() if s.name == f"{name}_bucket"}
-    assert [float(bound) for bound in buckets] == [*PowersOfTwo, float("inf")]
+    assert [float(bound) for bound in buckets] == [*POWERS_OF_TWO, float("inf")]
     assert (buckets["1.0"], buckets["2.0"], buckets["4.0"], buckets["64.0"], buckets["128.0"]) == (1, 1, 2, 2, 3)
     assert endpoint.value(names.RL_ROLLOUT_COMPLETION_LENGTH, suffix="_sum") == 104
 
@@ -96,7 +97,7 @@ def test_every_scrape_is_of_the_latest_step_without_any_interval(endpoint: Endpo
 def test_what_nobody_scrapes_is_bounded_and_not_lost(endpoint: Endpoint, start: Start) -> None:
     telemetry = start()
     report(telemetry, *(RLStep(number=number, duration_s=1.0) for number in range(1, 1001)))
-    assert len(telemetry._captures) <= QUEUE_LIMIT
+    assert telemetry._translator.waiting() <= MOST_CAPTURES
     assert endpoint.value(names.RL_STEP_DURATION, suffix="_count") == 1000
 
 

@@ -31,10 +31,11 @@ from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
-from akka_otel_callbacks.common.telemetry import QUEUE_LIMIT, SCOPE, Telemetry
+from akka_otel_callbacks.common.telemetry import SCOPE, Telemetry
+from akka_otel_callbacks.common.translator import MOST_CAPTURES, MOST_VALUES
 from tests.common.reports import Broken, Report, grpo_step, values
 from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, wait_until
-from tests.support.points import Point, points_of
+from tests.support.points import Point, newest, points_of
 
 Start = Callable[..., Telemetry]
 INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
@@ -88,7 +89,8 @@ def test_everything_that_a_step_holds_arrives_as_it_was_reported(sink: OtlpSink,
         reported = getattr(step, source.attribute)
         assert values(last, source.metric) == (reported if source.by else {None: reported}), source.attribute
     assert values(last, names.RL_STEP_COUNT) == {None: 1}
-    assert values(last, names.TELEMETRY_NONFINITE) == {names.RL_STEP_REWARD.name: 0, names.RL_STEP_GRAD_NORM.name: 0}
+    assert set(values(last, names.TELEMETRY_NONFINITE).values()) == {0}
+    assert values(last, names.TELEMETRY_DROPPED) == {"overflow": 0, "thinned": 0}
     for source in DISTRIBUTIONS[RLStep]:
         reported = getattr(step, source.attribute)
         for label, numbers in reported.items() if source.by else [(None, reported)]:
@@ -113,7 +115,7 @@ def test_the_completion_lengths_are_exponential_and_the_rewards_have_their_bound
     length = sink.latest(names.RL_ROLLOUT_COMPLETION_LENGTH)
     assert (length.kind, length.histogram.zero_count, sum(length.histogram.counts)) == ("exponential_histogram", 1, 2)
     reward = sink.latest(names.RL_ROLLOUT_REWARD).histogram
-    assert (reward.counts[0], reward.counts[10], reward.sum) == (1, 1, 0.95)
+    assert (reward.counts[0], reward.counts[10], reward.min, reward.sum) == (1, 1, -2.0, None)
 
 
 def test_a_figure_ends_with_its_step_and_a_sticky_one_stays(
@@ -139,7 +141,7 @@ def test_a_loss_that_is_nan_is_absent_and_counted(sink: OtlpSink, start: Start) 
     report(telemetry, SFTStep(number=1, loss=2.0), SFTStep(number=2, loss=float("nan"), tokens=3))
     telemetry.close()
     last = sink.last_export()
-    assert values(last, names.SFT_STEP_LOSS) == {}
+    assert values(newest(last), names.SFT_STEP_LOSS) == {}
     assert values(last, names.TELEMETRY_NONFINITE)[names.SFT_STEP_LOSS.name] == 1
     assert values(last, names.SFT_STEP_COUNT) == {None: 2}
 
@@ -147,7 +149,10 @@ def test_a_loss_that_is_nan_is_absent_and_counted(sink: OtlpSink, start: Start) 
 def test_nothing_is_counted_before_the_first_step(sink: OtlpSink, start: Start) -> None:
     telemetry = start()
     assert telemetry.flush(5)
-    assert {point.name for point in sink.last_export()} == {names.TELEMETRY_NONFINITE.name}
+    assert {point.name for point in sink.last_export()} == {
+        names.TELEMETRY_NONFINITE.name,
+        names.TELEMETRY_DROPPED.name,
+    }
     telemetry.close()
 
 
@@ -191,8 +196,8 @@ def test_what_nobody_collects_is_bounded_and_not_lost(given: Given, start: Start
         report(
             telemetry, RLStep(number=number, duration_s=1.0, reward=float(number), rollout_completion_length=[number])
         )
-        most = max(most, len(telemetry._captures))
-    assert most <= QUEUE_LIMIT
+        most = max(most, telemetry._translator.waiting())
+    assert most <= MOST_CAPTURES
     points = given.points()
     assert values(points, names.RL_STEP_COUNT) == {None: 1000}
     assert values(points, names.RL_STEP_REWARD) == {None: 1000.0}
@@ -200,47 +205,81 @@ def test_what_nobody_collects_is_bounded_and_not_lost(given: Given, start: Start
     assert counts == {names.RL_STEP_DURATION.name: 1000, names.RL_ROLLOUT_COMPLETION_LENGTH.name: 1000}
 
 
-def test_quick_steps_are_exported_before_the_training_has_to_translate_them(sink: OtlpSink, start: Start) -> None:
-    """Within an interval of 60 s."""
-    telemetry, threads = start(), set()
+def test_a_step_is_translated_when_it_is_reported_whatever_exports_it(given: Given, start: Start) -> None:
+    """On a provider that nobody ever collects from."""
+    telemetry, threads = start(meter_provider=given.meter_provider), []
 
     class Translated(Report):
         def deliver(self, recorder: Recorder) -> None:
-            threads.add(threading.current_thread().name)
+            threads.append(threading.current_thread().name)
             super().deliver(recorder)
 
-    for number in range(1, QUEUE_LIMIT + 1):
-        telemetry.capture(Translated(RLStep(number=number)), step=True)
-    wait_until(lambda: sink.series(names.RL_STEP_COUNT))
-    assert sink.latest(names.RL_STEP_COUNT).value >= QUEUE_LIMIT // 2
-    assert threads == {"akka-otel-exporter"}
+    telemetry.capture(Translated(RLStep(number=1)), step=True)
+    wait_until(lambda: threads == ["akka-otel-translator"])
 
 
-def test_the_training_never_waits_for_a_thread_that_translates(given: Given, start: Start) -> None:
-    """A value that the device has not finished yet holds the exporter's thread, not the training."""
-    device_ready, translating = threading.Event(), threading.Event()
+class WaitsForTheDevice:
+    """A value that the device has not finished yet."""
 
-    class WaitsForTheDevice:
-        def deliver(self, recorder: Recorder) -> None:
-            translating.set()
-            device_ready.wait(10)
+    def __init__(self) -> None:
+        self.translating, self.ready = threading.Event(), threading.Event()
 
-    telemetry = start(meter_provider=given.meter_provider)
-    telemetry.capture(WaitsForTheDevice())
-    collecting = threading.Thread(target=given.points)
-    collecting.start()
-    assert translating.wait(5)
+    def deliver(self, recorder: Recorder) -> None:
+        self.translating.set()
+        self.ready.wait(10)
+
+
+def test_the_training_never_waits_for_the_translation(sink: OtlpSink, start: Start) -> None:
+    """What comes beyond the queue's bound is dropped, counted as steps and as dropped, and said."""
+    telemetry, device, beyond = start(), WaitsForTheDevice(), 10
+    telemetry.capture(device)
+    assert device.translating.wait(5)
     begin = time.monotonic()
-    report(telemetry, *(RLStep(number=number) for number in range(1, 2 * QUEUE_LIMIT)))
+    report(telemetry, *(RLStep(number=number, duration_s=1.0) for number in range(1, MOST_CAPTURES + beyond)))
     seconds = time.monotonic() - begin
-    device_ready.set()
-    collecting.join(5)
+    telemetry.capture(Report(RLStep(kl=0.5)))
+    device.ready.set()
+    telemetry.close()
     assert seconds < 2.0
-    assert values(given.points(), names.RL_STEP_COUNT) == {None: 2 * QUEUE_LIMIT - 1}
+    assert sink.latest(names.RL_STEP_COUNT).value == MOST_CAPTURES + beyond - 1
+    assert sink.latest(names.RL_STEP_DURATION).histogram.count == MOST_CAPTURES - 1
+    assert sink.latest(names.RL_STEP_KL).value == 0.5, "an evaluation has room of its own"
+    assert dropped(sink)["overflow"] == beyond
 
 
-def test_counters_histograms_and_gauges_of_one_export_are_of_the_same_steps(given: Given, start: Start) -> None:
-    telemetry, stop = start(meter_provider=given.meter_provider), threading.Event()
+def test_the_bound_is_one_of_values_too(sink: OtlpSink, start: Start, log: pytest.LogCaptureFixture) -> None:
+    class Large(Report):
+        values_held = MOST_VALUES // 2
+
+    telemetry, device = start(), WaitsForTheDevice()
+    telemetry.capture(device)
+    assert device.translating.wait(5)
+    for number in range(1, 5):
+        telemetry.capture(Large(RLStep(number=number)), step=True)
+    device.ready.set()
+    telemetry.close()
+    assert dropped(sink)["overflow"] == 2
+    assert sink.latest(names.RL_STEP_COUNT).value == 4
+    assert "come faster" in log.text
+    assert "2 steps have no figures" in log.text
+
+
+def test_a_step_is_taken_however_large_it_is(sink: OtlpSink, start: Start) -> None:
+    class Huge(Report):
+        values_held = 2 * MOST_VALUES
+
+    telemetry = start()
+    telemetry.capture(Huge(RLStep(number=1, reward=1.0)), step=True)
+    telemetry.close()
+    assert sink.latest(names.RL_STEP_REWARD).value == 1.0
+
+
+def dropped(sink: OtlpSink) -> dict[str, int]:
+    return values(sink.last_export(), names.TELEMETRY_DROPPED)
+
+
+def test_counters_histograms_and_gauges_of_one_export_are_of_the_same_steps(sink: OtlpSink, start: Start) -> None:
+    telemetry, stop = start(), threading.Event()
 
     def train() -> None:
         number = 0
@@ -251,21 +290,33 @@ def test_counters_histograms_and_gauges_of_one_export_are_of_the_same_steps(give
 
     training = threading.Thread(target=train)
     training.start()
+    for _ in range(30):
+        telemetry.flush(5)
+    stop.set()
+    training.join()
+    telemetry.close()
     seen = set()
-    deadline = time.monotonic() + 2
-    while time.monotonic() < deadline:
-        points = given.points()
+    for export in range(sink.metrics()[-1].export + 1):
+        points = [point for point in sink.metrics() if point.export == export]
         if steps := values(points, names.RL_STEP_COUNT).get(None):
             (durations,) = (point.histogram.count for point in points if point.histogram)
             reward, tokens = values(points, names.RL_STEP_REWARD)[None], values(points, names.RL_STEP_TOKENS)[None]
             assert (durations, reward, tokens) == (steps, steps, 2 * steps)
             seen.add(steps)
-    stop.set()
-    training.join()
     assert len(seen) > 20
 
 
-def test_a_drain_takes_what_was_there_when_it_began(given: Given, start: Start) -> None:
+def test_counters_and_gauges_of_one_look_at_a_given_provider_are_of_the_same_steps(given: Given, start: Start) -> None:
+    telemetry = start(meter_provider=given.meter_provider)
+    for number in range(1, 200):
+        report(telemetry, RLStep(number=number, reward=float(number), tokens=2 * number))
+        if number % 10 == 0:
+            points = given.points()
+            reward, tokens = values(points, names.RL_STEP_REWARD)[None], values(points, names.RL_STEP_TOKENS)[None]
+            assert (values(points, names.RL_STEP_COUNT)[None], reward, tokens) == (number, number, 2 * number)
+
+
+def test_an_export_takes_what_was_there_when_it_began(given: Given, start: Start) -> None:
     """Else a training that is quicker than its translation would keep the exporter from ever exporting."""
     telemetry = start(meter_provider=given.meter_provider)
 
@@ -420,12 +471,12 @@ def threads_of_telemetry() -> set[threading.Thread]:
 def test_after_the_end_nothing_is_taken_and_no_thread_is_left(sink: OtlpSink, start: Start) -> None:
     before = threads_of_telemetry()
     telemetry = start()
-    assert len(threads_of_telemetry() - before) == 3
+    assert len(threads_of_telemetry() - before) == 4
     report(telemetry, RLStep(number=1))
     telemetry.close()
     report(telemetry, *(RLStep(number=number) for number in range(2, 10)))
     assert not telemetry.recording
-    assert len(telemetry._captures) == 0
+    assert telemetry._translator.waiting() == 0
     assert {t.name for t in threads_of_telemetry() - before} == set()
 
 
@@ -468,7 +519,7 @@ def test_an_export_that_does_not_end_is_left_behind_in_time(
     seconds = time.monotonic() - begin
     release.set()
     assert 0.25 < seconds < 1.5
-    assert "could not be sent within 0.3 s" in log.text
+    assert "the last figures were not sent to otlp: they could not be collected within 0.3 s" in log.text
 
 
 def test_a_flush_sends_what_was_reported(sink: OtlpSink, start: Start) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,12 @@ def points_of(resources: Iterable[ResourceMetrics], export: int = 0) -> Iterator
                         cumulative=getattr(data, "aggregation_temporality", 0) == 2,
                         export=export,
                     )
+
+
+def newest(points: Sequence[Point]) -> list[Point]:
+    """What one export shows at its own time, without the points of the steps before."""
+    latest_ns = max((point.time_ns for point in points), default=0)
+    return [point for point in points if point.time_ns == latest_ns]
 
 
 def spans_of(resources: Iterable[ResourceSpans]) -> Iterator[SpanRecord]:

@@ -229,17 +229,21 @@ def check_registered(run: Run) -> None:
 
 
 def check_reward_histogram(run: Run, step: int, name: str, values: Sequence[float]) -> None:
-    """A negative reward is recorded as 0."""
+    """A negative reward is in the lowest bucket, and leaves the histogram without a sum."""
     histogram = run.histogram(names.RL_ROLLOUT_REWARD, step, name)
     if not values:
         assert histogram is None
         return
     assert histogram is not None, f"no rollout rewards of {name}"
-    recorded = np.maximum(np.float32(values).astype(float), 0)
+    recorded = np.float32(values).astype(float)
     bounds = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1, 2, 5)
     assert histogram.bounds == bounds
     assert histogram.count == len(recorded)
-    assert histogram.sum == pytest.approx(recorded.sum(), rel=1e-5, abs=1e-6)
+    if recorded.min() < 0:
+        assert histogram.sum is None
+    else:
+        assert histogram.sum == pytest.approx(recorded.sum(), rel=1e-5, abs=1e-6)
+    assert histogram.min == pytest.approx(recorded.min(), rel=1e-5)
     assert histogram.max == pytest.approx(recorded.max(), rel=1e-5)
     # A bucket holds what is at most its bound; a score within rounding of a bound may lie on either side of it.
     for bound, at_most in zip(bounds, np.cumsum(histogram.counts), strict=False):

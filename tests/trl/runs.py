@@ -16,7 +16,7 @@ from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.support.otlp_sink import OtlpSink, otlp_sink
-from tests.support.points import Histogram, Point
+from tests.support.points import Histogram, Point, newest
 
 FLUSH_S = 20.0
 Make = Callable[[list[TrainerCallback]], Trainer]
@@ -116,12 +116,12 @@ class Run:
     # -- what was exported
 
     def points(self, step: int | None = None, event: str = "step") -> list[Point]:
-        """The points of the export that followed that event of that step; without a step, those of the last export."""
+        """What the export that followed that event of that step shows; without a step, the last export."""
         if self._points is None:
             self._points = {}
             for point in self.sink.metrics():
                 self._points.setdefault(point.export, []).append(point)
-        return self._points[max(self._points) if step is None else self.exports[event, step]]
+        return newest(self._points[max(self._points) if step is None else self.exports[event, step]])
 
     def figures(self, step: int | None = None, event: str = "step") -> Figures:
         """The gauges of one export."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.recorder import Record, Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.rollouts import Rollouts
 from akka_otel_callbacks.verl.translation import LogCall, RLTranslation, SFTTranslation, translation_for
@@ -28,9 +28,11 @@ class Recorded:
 
     def __init__(self, step_type: type[RLStep] | type[SFTStep]) -> None:
         self.histograms: dict[Metric, list[float]] = {}
-        self.recorder = Recorder(
-            step_type, lambda metric, value, _: self.histograms.setdefault(metric, []).append(value)
-        )
+        self.recorder = Recorder(step_type, self._keep)
+
+    def _keep(self, record: Record) -> None:
+        for metric, _, counts, _ in record.distributions:
+            self.histograms.setdefault(metric, []).extend(counts.elements())
 
     def gauge(self, metric: Metric, **attributes: Any) -> float | None:
         wanted = set(attributes.values())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from akka_otel_callbacks.common.metric import Metric
 
 AttributeValue = str | int | float | bool
 Attributes = Mapping[str, AttributeValue]
 Point = tuple[float, Attributes]
-Figures = dict[Metric, list[Point]]
+Figures = Mapping[Metric, Sequence[Point]]
 NO_ATTRIBUTES: Attributes = {}
 
 
@@ -27,6 +27,17 @@ class Board:
 
     def points(self, metric: Metric) -> tuple[Point, ...]:
         return self._points.get(metric, ())
+
+    def figures(self) -> Mapping[Metric, Sequence[Point]]:
+        return self._points
+
+    def changes(self, figures: Figures) -> Figures:
+        """Those of the figures that this board does not show."""
+        news = {
+            metric: [point for point in points if point not in self.points(metric)]
+            for metric, points in figures.items()
+        }
+        return {metric: points for metric, points in news.items() if points}
 
     def replaced_by(self, figures: Figures) -> Board:
         """The board of the next step: its figures, and the sticky ones of this board that it does not have."""
@@ -49,6 +60,6 @@ def _sticky_points(metric: Metric, points: tuple[Point, ...]) -> tuple[Point, ..
     return tuple(point for point in points if not metric.sticky_values.isdisjoint(map(str, point[1].values())))
 
 
-def _merge(old: tuple[Point, ...], new: list[Point]) -> tuple[Point, ...]:
+def _merge(old: tuple[Point, ...], new: Sequence[Point]) -> tuple[Point, ...]:
     replaced = [attributes for _, attributes in new]
     return (*(point for point in old if point[1] not in replaced), *new)

@@ -184,6 +184,19 @@ class Exponential:
             max=self.summary.max,
         )
 
+    def between_powers_of_two(self, bounds: tuple[float, ...]) -> Explicit:
+        """The same values in explicit buckets, exactly, because every power of two is the bound of a bucket here.
+
+        Args:
+            bounds: powers of two.
+        """
+        counts = [0] * (len(bounds) + 1)
+        counts[0] = self.zeros
+        for exponent, count in self._counts_at(min(self.scale, 0)).items():
+            upper = (exponent + 1) << -min(self.scale, 0)
+            counts[bisect_left(bounds, math.ldexp(1.0, min(upper, MAX_EXPONENT - 1)))] += count
+        return Explicit(bounds, tuple(counts), self.summary)
+
     def _counts_at(self, scale: int) -> Mapping[int, int]:
         """The counts at a coarser scale."""
         return _coarser(self.counts, self.scale - scale)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.guard import report
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricReader
+ExportOnce = Callable[[], bool]
+"""Exports what there is, and says whether it arrived."""
 
 
 class Closer(threading.Thread):
@@ -22,6 +22,7 @@ class Closer(threading.Thread):
 
     def __init__(self, name: str, close: Callable[[], object]) -> None:
         super().__init__(name=f"akka-otel-{name}", daemon=True)
+        self.what = name
         self._close = close
         self._stop_event = threading.Event()
 
@@ -36,33 +37,35 @@ class Closer(threading.Thread):
     def _until_stopped(self) -> None:
         self._stop_event.wait()
 
-    def _attempt(self, action: Callable[[], object]) -> None:
+    def _attempt(self, action: Callable[[], object]) -> object:
         try:
-            action()
+            return action()
         except Exception as error:  # noqa: BLE001 - an exporter's failure must not end the thread
             report(self.name, error)
+            return None
 
 
 class ExportLoop(Closer):
-    """Collects and exports from one pushing reader: at every interval, once more at the end, and where `pause_s` is
-    given after every reported step too, but no two exports closer than that."""
+    """Exports at every interval and once more at the end. Where `pause_s` is given, it also exports as soon as a step
+    is reported and the last export began that long ago."""
 
-    def __init__(self, reader: MetricReader, interval_s: float, pause_s: float | None) -> None:
-        super().__init__("exporter", reader.shutdown)
-        self._reader = reader
+    def __init__(
+        self, export: ExportOnce, close: Callable[[], object], interval_s: float, pause_s: float | None
+    ) -> None:
+        super().__init__("exporter", close)
+        self._export_once = export
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)  # past it a wait raises
         self._pause_s = pause_s
         self._wake = threading.Event()
         self._hurry = threading.Event()
         self._exports = threading.Condition()
         self._begun = self._done = 0
-
-    def export_soon(self) -> None:
-        """Does not wait for the interval's end."""
-        self._wake.set()
+        self._began_s = time.monotonic()
+        self.arrived = True
+        """Whether the last export did."""
 
     def step_reported(self) -> None:
-        if self._pause_s is not None:
+        if self._pause_s is not None and not self._wake.is_set():
             self._wake.set()
 
     def flush(self, timeout_s: float) -> bool:
@@ -88,12 +91,20 @@ class ExportLoop(Closer):
             self._hurry.clear()
             self._export()
             if self._pause_s is not None and not self._stop_event.is_set():  # a stop's hurry may be cleared by now
-                self._hurry.wait(self._pause_s)
+                self._hurry.wait(self._rest_of_the_pause_s())
+
+    def _rest_of_the_pause_s(self) -> float:
+        """From the begin of an export that arrived, so that steps as long as the pause are each exported at once; from
+        the end of one that failed, so that a collector in trouble has the pause for itself."""
+        assert self._pause_s is not None
+        since_s = time.monotonic() - self._began_s if self.arrived else 0.0
+        return max(0.0, self._pause_s - since_s)
 
     def _export(self) -> None:
         with self._exports:
             self._begun += 1
-        self._attempt(self._reader.collect)
+        self._began_s = time.monotonic()
+        self.arrived = bool(self._attempt(self._export_once))
         with self._exports:
             self._done += 1
             self._exports.notify_all()

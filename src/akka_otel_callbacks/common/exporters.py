@@ -11,31 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.redaction import redact_text
-from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target
+from akka_otel_callbacks.common.selection import DEFAULT_INTERVAL_S, METRICS, TRACES, Selection, Target
 from akka_otel_callbacks.common.text import one_line
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
 FILE_PAUSE_S = 2.0
-"""The embedded files get every reported step, but no two exports closer than this."""
+"""Between two exports of steps to the embedded files, whatever the interval."""
 
 
 @dataclass(slots=True)
 class MetricOutput:
-    """An opened reader. `interval_s` None: it is pulled, and nothing needs to call it."""
+    """An opened target: an exporter that is pushed to, or a reader that is scraped."""
 
     target: Target
-    reader: MetricReader
-    interval_s: float | None
-    every_step: bool = False
+    exporter: MetricExporter | None = None
+    scraped: PrometheusMetricReader | None = None
+    interval_s: float = DEFAULT_INTERVAL_S
+    pause_s: float | None = None
     close: Callable[[], None] = field(default=lambda: None)
 
 
 def open_metrics(selection: Selection) -> list[MetricOutput]:
     """Readers for the selected targets; where one cannot be opened, the embedded file stands in for it."""
-    return _open(selection, METRICS, selection.metrics, lambda target: _open_metric(target, selection.interval_s))
+    return _open(selection, METRICS, selection.metrics, lambda target: _open_metric(target, selection))
 
 
 def open_traces(selection: Selection) -> list[SpanExporter]:
@@ -73,11 +75,11 @@ def _say(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _open_metric(target: Target, interval_s: float) -> MetricOutput:
+def _open_metric(target: Target, selection: Selection) -> MetricOutput:
     if target.kind == "prometheus":
         return _open_prometheus(target)
-    every_step = target.kind == "file"
-    return MetricOutput(target, _pushing_reader(_metric_exporter(target)), interval_s, every_step)
+    pause_s = FILE_PAUSE_S if target.kind == "file" else selection.pause_s
+    return MetricOutput(target, _metric_exporter(target), interval_s=selection.interval_s, pause_s=pause_s)
 
 
 def _metric_exporter(target: Target) -> MetricExporter:
@@ -97,15 +99,6 @@ def _metric_exporter(target: Target) -> MetricExporter:
     return OtlpMetrics(target)
 
 
-def _pushing_reader(exporter: MetricExporter) -> MetricReader:
-    """A reader without a clock of its own: the SDK's would go on ticking in forked children and hold the exit."""
-    import math
-
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    return PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
-
-
 def _open_prometheus(target: Target) -> MetricOutput:
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from prometheus_client import CollectorRegistry, start_http_server
@@ -121,7 +114,7 @@ def _open_prometheus(target: Target) -> MetricOutput:
         server.shutdown()
         server.server_close()
 
-    return MetricOutput(target, reader, None, close=close)
+    return MetricOutput(target, scraped=reader, close=close)
 
 
 def _close_in_children(listening: socket.socket) -> None:

@@ -1,4 +1,5 @@
-"""OpenTelemetry instruments made from the registry's metrics."""
+"""OpenTelemetry instruments made from the registry's metrics, for a meter provider that is handed in: its readers are
+not ours, so they can only read instruments."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from opentelemetry.sdk.metrics.view import (
 )
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Attributes, Point
-from akka_otel_callbacks.common.guard import report
+from akka_otel_callbacks.common.board import Board, Point
 from akka_otel_callbacks.common.metric import Kind, Metric
+from akka_otel_callbacks.common.observed import ReadPoints, attempt
+from akka_otel_callbacks.common.recorder import Record, Recorder, Snapshot
+from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
+from akka_otel_callbacks.common.translator import Translator
 
-Points = Callable[[], Iterable[Point]]
-
-PowersOfTwo = tuple(float(2**exponent) for exponent in range(21))
-"""Buckets of a histogram that should be exponential, for the Prometheus exporter: it fails on an exponential one and
-takes every other series of the process with it."""
+PATIENCE_S = 2.0
+"""How long a collection waits for the translation of what was captured before it."""
 
 _CREATE_OBSERVABLE = {
     Kind.GAUGE: "create_observable_gauge",
@@ -30,12 +31,12 @@ _CREATE_OBSERVABLE = {
     Kind.UPDOWNCOUNTER: "create_observable_up_down_counter",
 }
 
-_sources: WeakKeyDictionary[Meter, dict[Metric, list[Points]]] = WeakKeyDictionary()
+_sources: WeakKeyDictionary[Meter, dict[Metric, list[ReadPoints]]] = WeakKeyDictionary()
 """By meter and metric, what an observable instrument reads. A meter makes one instrument of a name and drops the
 callbacks of a second, so that of two trainings on one provider only the first would be seen."""
 
 
-def observe(meter: Meter, metric: Metric, points: Points) -> Callable[[], None]:
+def observe(meter: Meter, metric: Metric, points: ReadPoints) -> Callable[[], None]:
     """Adds a source to the metric's observable instrument. `points` is called at every collection, on the exporter's
     thread; a series ends when it no longer gives its point. Returns what takes the source away again."""
     metrics = _sources.setdefault(meter, {})
@@ -47,30 +48,49 @@ def observe(meter: Meter, metric: Metric, points: Points) -> Callable[[], None]:
     return lambda: sources.remove(points)
 
 
-def _create(meter: Meter, metric: Metric, sources: Sequence[Points]) -> None:
+def _create(meter: Meter, metric: Metric, sources: Sequence[ReadPoints]) -> None:
     def callback(_: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(*point) for points in tuple(sources) for point in _attempt(metric, points)]
+        return [Observation(*point) for points in tuple(sources) for point in attempt(metric, points)]
 
     create = getattr(meter, _CREATE_OBSERVABLE[metric.kind])
     create(metric.name, callbacks=[callback], unit=metric.unit, description=metric.description)
 
 
-def _attempt(metric: Metric, points: Points) -> Sequence[Point]:
-    try:
-        return tuple(points())
-    except Exception as error:  # noqa: BLE001 - the SDK would log it with a traceback at every collection
-        report(f"the callback of {metric.name}", error)
-        return ()
+class StepInstruments:
+    """The instruments of one step type. The first callback of a collection takes a snapshot that all the others read,
+    so that counters and gauges are of the same steps. Histograms take their values as they come."""
 
+    def __init__(self, meter: Meter, step_type: type[Step], recorder: Recorder, translator: Translator) -> None:
+        self._recorder, self._translator = recorder, translator
+        self._shown = Snapshot(Board(), {})
+        sources = {
+            names.TELEMETRY_NONFINITE: self._refreshed,
+            names.TELEMETRY_DROPPED: lambda: self._shown.counters.get(names.TELEMETRY_DROPPED, ()),
+            step_type.counter: lambda: self._shown.counters.get(step_type.counter, ()),
+            **{source.metric: self._reads(source.metric) for source in GAUGES[step_type]},
+        }
+        self.ends = [observe(meter, metric, source) for metric, source in sources.items()]
+        """What takes the series away again."""
+        self._histograms = {source.metric: _histogram(meter, source.metric) for source in DISTRIBUTIONS[step_type]}
+        recorder.listeners.append(self._record)
 
-class Histograms:
-    """Synchronous histograms, by metric."""
+    def _refreshed(self) -> Iterable[Point]:
+        self._translator.catch_up(PATIENCE_S)
+        with self._recorder.lock:
+            self._shown = self._recorder.snapshot()
+        return self._shown.counters[names.TELEMETRY_NONFINITE]
 
-    def __init__(self, meter: Meter, metrics: Iterable[Metric]) -> None:
-        self._instruments: dict[Metric, Histogram] = {metric: _histogram(meter, metric) for metric in metrics}
+    def _reads(self, metric: Metric) -> ReadPoints:
+        return lambda: self._shown.board.points(metric)
 
-    def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
-        self._instruments[metric].record(value, attributes)
+    def _record(self, record: Record) -> None:
+        for metric, attributes, counts, _ in record.distributions:
+            histogram = self._histograms[metric]
+            for value, count in counts.items():
+                # The SDK drops a negative record. A negative value belongs to the bucket at or below 0; the gauges
+                # keep the true mean.
+                for _ in range(count):
+                    histogram.record(max(value, 0.0), attributes)
 
 
 def _histogram(meter: Meter, metric: Metric) -> Histogram:
@@ -78,26 +98,16 @@ def _histogram(meter: Meter, metric: Metric) -> Histogram:
     return meter.create_histogram(metric.name, unit=metric.unit, description=metric.description, **bounds)
 
 
-def views(*, exponential: bool) -> list[View]:
-    """Fixes every histogram's aggregation, so that no default of the SDK or its environment changes it.
-
-    Args:
-        exponential: whether the exporters can carry exponential histograms.
-    """
-    return [
-        View(instrument_name=metric.name, aggregation=_aggregation(metric, exponential)) for metric in _histograms()
-    ]
+def views() -> list[View]:
+    """Fixes every histogram's aggregation, so that no default of the SDK or its environment changes it."""
+    return [View(instrument_name=metric.name, aggregation=_aggregation(metric)) for metric in _histograms()]
 
 
 def _histograms() -> list[Metric]:
     return [metric for metric in names.JOB_METRICS if metric.kind is Kind.HISTOGRAM]
 
 
-def _aggregation(
-    metric: Metric, exponential: bool
-) -> ExplicitBucketHistogramAggregation | ExponentialBucketHistogramAggregation:
-    if not metric.exponential:
-        return ExplicitBucketHistogramAggregation(boundaries=metric.buckets)
-    if exponential:
+def _aggregation(metric: Metric) -> ExplicitBucketHistogramAggregation | ExponentialBucketHistogramAggregation:
+    if metric.exponential:
         return ExponentialBucketHistogramAggregation()
-    return ExplicitBucketHistogramAggregation(boundaries=PowersOfTwo)
+    return ExplicitBucketHistogramAggregation(boundaries=metric.buckets)

@@ -79,6 +79,11 @@ class PausePolicy:
     LATEST: Final = "latest"
 
 
+class TelemetryReason:
+    OVERFLOW: Final = "overflow"
+    THINNED: Final = "thinned"
+
+
 class RlGraderFailureCause:
     TIMEOUT: Final = "timeout"
     UNAVAILABLE: Final = "unavailable"
@@ -404,6 +409,15 @@ ATTR_TELEMETRY_METRIC: Final = Attribute(
     "akka.optimize.training.telemetry.metric",
     str,
     "The metric that a figure belonged to, by its full name.",
+)
+ATTR_TELEMETRY_REASON: Final = Attribute(
+    "akka.optimize.training.telemetry.reason",
+    str,
+    "Why a step has no points of its own.",
+    values=(
+        "overflow",
+        "thinned",
+    ),
 )
 ATTR_RL_GRADER_FAILURE_CAUSE: Final = Attribute(
     "akka.optimize.training.rl.grader.failure.cause",
@@ -1637,6 +1651,13 @@ SFT_STEP_TOKENS: Final = Metric(
     "{token}",
     "Tokens in the batch of the latest step, padding left out.",
 )
+TELEMETRY_DROPPED: Final = Metric(
+    "akka.optimize.training.telemetry.dropped",
+    Kind.COUNTER,
+    "{step}",
+    "Steps whose own points were not exported, by reason.",
+    attributes=(ATTR_TELEMETRY_REASON,),
+)
 TELEMETRY_NONFINITE: Final = Metric(
     "akka.optimize.training.telemetry.nonfinite",
     Kind.COUNTER,
@@ -1780,6 +1801,7 @@ JOB_METRICS: Final = (
     SFT_STEP_TIMING,
     SFT_STEP_TOKEN_ACCURACY,
     SFT_STEP_TOKENS,
+    TELEMETRY_DROPPED,
     TELEMETRY_NONFINITE,
 )
 

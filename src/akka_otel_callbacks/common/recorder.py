@@ -1,18 +1,24 @@
-"""Turns reported steps into the next board, counters and histogram records. It runs on the exporter's thread."""
+"""Turns reported steps into the next board, the counters, and a record of what each of them brought. It runs on the
+translator's thread."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, AttributeValue, Board, Figures, Point
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, tally
+from akka_otel_callbacks.common.metric import Attribute, Metric
 from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Source, Step
+from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
 
-RecordHistogram = Callable[[Metric, float, Attributes], None]
+Counters = dict[Metric, Sequence[Point]]
 
 TERM = names.ATTR_RL_TERM.name
 NonFinite = tuple[str, AttributeValue | None]
@@ -26,18 +32,56 @@ WATCHED_FROM_ZERO: Mapping[type[Step], tuple[NonFinite, ...]] = {
     SFTStep: ((names.SFT_STEP_LOSS.name, None), (names.SFT_STEP_GRAD_NORM.name, None)),
 }
 """Whose non-finite values are published from zero, so that an alert on the increase sees the first one."""
+Reason = names.TelemetryReason
+
+
+class Distributed(NamedTuple):
+    """The values of one histogram series in one step."""
+
+    metric: Metric
+    attributes: Attributes
+    counts: Counter[float]
+    """How often each value occurs."""
+    distribution: Distribution
+
+
+class Record(NamedTuple):
+    """What one report brought."""
+
+    time_ns: int
+    """When it was reported."""
+    completes: bool
+    """Whether it completed a step; an evaluation does not."""
+    figures: Figures
+    distributions: Sequence[Distributed]
+
+
+class Snapshot(NamedTuple):
+    """What holds at one moment: every figure and count in it is of the same steps."""
+
+    board: Board
+    counters: Counters
 
 
 class Recorder:
-    """Holds the current board and the totals; histogram values go straight to `record_histogram`."""
+    """Holds the current board and the totals, and hands each record to its listeners.
 
-    def __init__(self, step_type: type[Step], record_histogram: RecordHistogram) -> None:
+    A listener is called with `lock` held, so that whoever takes a snapshot under the lock has heard of the same steps
+    as the snapshot knows.
+    """
+
+    def __init__(self, step_type: type[Step], *listeners: Callable[[Record], object]) -> None:
         self.board = Board()
         self.steps = 0
+        self.overflow = 0
+        """Steps that the queue had no room for. They are completed steps like the others, so they count."""
         self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
+        self.listeners = [*listeners]
+        self.lock = threading.Lock()
+        self.reported_ns: int | None = None
+        """When the capture that is being translated was made; None is now."""
         self._counter = step_type.counter
         self._last_number: int | None = None
-        self._record_histogram = record_histogram
 
     def record(self, step: Step) -> None:
         """Takes a finished step, or an amendment where the step has no number.
@@ -45,25 +89,42 @@ class Recorder:
         A step number reported twice in a row is the same step and counts once; a number that comes again later was
         repeated after a restore and counts again.
         """
-        figures = self._figures(step)
-        if step.number is None:
-            self.board = self.board.amended_with(figures)
-        elif step.number == self._last_number:
-            self.board = self.board.amended_with(figures)
-            return  # its durations and rollouts are on the histograms already
+        nonfinite: Counter[NonFinite] = Counter()
+        figures = _figures(step, nonfinite)
+        completes = step.number is not None and step.number != self._last_number
+        repeated = step.number is not None and not completes
+        if repeated:  # its durations and rollouts are on the histograms already
+            figures, distributions = self.board.changes(figures), []
         else:
-            self.board = self.board.replaced_by(figures)
-            self._last_number = step.number
-            self.steps += 1
-        self._distributions(step)
+            distributions = _distributions(step, nonfinite)
+        record = Record(self.reported_ns or time.time_ns(), completes, figures, distributions)
+        with self.lock:
+            self.board = self.board.replaced_by(figures) if completes else self.board.amended_with(figures)
+            if completes:
+                self._last_number = step.number
+                self.steps += 1
+            for broken, count in nonfinite.items():
+                self.nonfinite[broken] = self.nonfinite.get(broken, 0) + count
+            for listener in self.listeners:
+                listener(record)
 
     def begin_again(self) -> None:
         """The loop starts over within the run: the next step is another one, whatever its number."""
         self._last_number = None
 
+    def snapshot(self) -> Snapshot:
+        """Only with `lock` held."""
+        counters: Counters = {
+            names.TELEMETRY_NONFINITE: self.nonfinite_points(),
+            names.TELEMETRY_DROPPED: dropped_points(self.overflow, 0),
+            self._counter: self.count_points(),
+        }
+        return Snapshot(self.board, counters)
+
     def count_points(self) -> tuple[Point, ...]:
         """The step counter: no series before the first completed step, so that a long preparation is no stall."""
-        return ((self.steps, NO_ATTRIBUTES),) if self.steps else ()
+        steps = self.steps + self.overflow
+        return ((steps, NO_ATTRIBUTES),) if steps else ()
 
     def nonfinite_points(self) -> tuple[Point, ...]:
         return tuple(
@@ -71,47 +132,65 @@ class Recorder:
             for (name, term), count in self.nonfinite.items()
         )
 
-    def _figures(self, step: Step) -> Figures:
-        figures: Figures = {}
-        for source in GAUGES[type(step)]:
-            points = [(value, attributes) for value, attributes in self._finite(step, source)]
-            if points:
-                figures[source.metric] = points
-        return figures
 
-    def _distributions(self, step: Step) -> None:
-        for source in DISTRIBUTIONS[type(step)]:
-            for value, attributes in self._finite(step, source):
-                # The SDK drops a negative record. A negative reward belongs to the bucket at or below 0; the gauges
-                # keep the true mean.
-                self._record_histogram(source.metric, max(value, 0.0), attributes)
-
-    def _finite(self, step: Step, source: Source) -> Iterator[Point]:
-        """The source's numbers with their attributes. A non-finite one is counted instead: the SDK would warn on
-        every call and go on showing the last good value, so that a NaN loss would look healthy."""
-        for raw, attributes in _labelled(getattr(step, source.attribute), source):
-            value = number(raw)
-            if value is None:
-                continue
-            if math.isfinite(value):
-                yield value, attributes
-            else:
-                broken = (source.metric.name, attributes.get(TERM))
-                self.nonfinite[broken] = self.nonfinite.get(broken, 0) + 1
+def dropped_points(overflow: int, thinned: int) -> tuple[Point, ...]:
+    return (
+        (overflow, labelled(names.ATTR_TELEMETRY_REASON, Reason.OVERFLOW)),
+        (thinned, labelled(names.ATTR_TELEMETRY_REASON, Reason.THINNED)),
+    )
 
 
-def _labelled(value: Any, source: Source) -> Iterator[tuple[Any, Attributes]]:
-    if value is None:
-        return
-    if source.by is None:
-        for item in _items(value):
-            yield item, NO_ATTRIBUTES
-        return
-    for label, labelled in value.items():
-        attributes = {source.by.name: label}
-        for item in _items(labelled):
-            yield item, attributes
+@lru_cache(4096, typed=True)
+def labelled(attribute: Attribute, label: Any) -> Attributes:
+    """A point's attributes, made once for each label. What no encoder takes must not cost an export: half of a
+    surrogate pair is replaced."""
+    return {attribute.name: label.encode(errors="replace").decode() if isinstance(label, str) else label}
 
 
-def _items(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, (list, tuple)) else (value,)
+def _figures(step: Step, nonfinite: Counter[NonFinite]) -> Figures:
+    """The step's finite numbers by metric. A non-finite one is counted instead: the last good value would go on being
+    shown, so that a NaN loss would look healthy."""
+    figures: dict[Metric, Sequence[Point]] = {}
+    for field, metric, by in GAUGES[type(step)]:
+        value = getattr(step, field)
+        if value is None:
+            continue
+        points = [
+            (figure, attributes)
+            for raw, attributes in _series(value, by)
+            if (figure := number(raw)) is not None and _is_finite(figure, metric, attributes, nonfinite)
+        ]
+        if points:
+            figures[metric] = points
+    return figures
+
+
+def _is_finite(figure: float, metric: Metric, attributes: Attributes, nonfinite: Counter[NonFinite]) -> bool:
+    if math.isfinite(figure):
+        return True
+    nonfinite[metric.name, attributes.get(TERM)] += 1
+    return False
+
+
+def _distributions(step: Step, nonfinite: Counter[NonFinite]) -> list[Distributed]:
+    found = []
+    for field, metric, by in DISTRIBUTIONS[type(step)]:
+        value = getattr(step, field)
+        if value is None:
+            continue
+        for values, attributes in _series(value, by):
+            counts, broken = tally(values if isinstance(values, (list, tuple)) else (values,))
+            if broken:
+                nonfinite[metric.name, attributes.get(TERM)] += broken
+            if counts:
+                distribution = Exponential.of(counts) if metric.exponential else Explicit.of(counts, metric.buckets)
+                found.append(Distributed(metric, attributes, counts, distribution))
+    return found
+
+
+def _series(value: Any, by: Attribute | None) -> Iterator[tuple[Any, Attributes]]:
+    if by is None:
+        yield value, NO_ATTRIBUTES
+    else:
+        for label, figure in value.items():
+            yield figure, labelled(by, label)

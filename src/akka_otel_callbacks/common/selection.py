@@ -17,6 +17,9 @@ from akka_otel_callbacks.common.text import one_line
 METRICS, TRACES = "METRICS", "TRACES"
 KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
 DEFAULT_INTERVAL_S = 60.0
+STEP_PAUSE_S = 10.0
+"""A reported step is exported at once where the last export began this long ago, so that a process that is killed has
+lost no more. Where the user set an interval, that alone holds."""
 DEFAULT_PORT = 9464
 
 
@@ -45,6 +48,8 @@ class Selection:
     metrics: tuple[Target, ...]
     traces: tuple[Target, ...]
     interval_s: float
+    pause_s: float | None
+    """Between exports of steps; None: the interval alone holds."""
     files: Mapping[str, Path]
     """By signal, the embedded file, also where another target is chosen."""
     warnings: tuple[str, ...] = ()
@@ -64,9 +69,11 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     directory = Path(_text(environ, "AKKA_OTEL_DIR") or Path("akka-otel") / _safe(run_id))
     files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
     warnings: list[str] = []
-    interval_s = _interval_s(environ, warnings)
+    asked_interval_s = _interval_s(environ, warnings)
+    interval_s = asked_interval_s or DEFAULT_INTERVAL_S
+    pause_s = None if asked_interval_s else STEP_PAUSE_S
     if _text(environ, "OTEL_SDK_DISABLED").lower() == "true":
-        return Selection((), (), interval_s, files, reason_none="OTEL_SDK_DISABLED is true")
+        return Selection((), (), interval_s, pause_s, files, reason_none="OTEL_SDK_DISABLED is true")
     asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
     if all(targets is None for targets in asked.values()):
         reason = "no exporter and no OTLP endpoint is configured"
@@ -75,6 +82,7 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
         metrics=asked[METRICS] or (),
         traces=asked[TRACES] or (),
         interval_s=interval_s,
+        pause_s=pause_s,
         files=files,
         warnings=tuple(warnings),
         reason_none="the environment asks for none or names a target for the other signal only",
@@ -131,10 +139,11 @@ def _safe(text: str) -> str:
     return name.encode()[:120].decode(errors="ignore") or "run"
 
 
-def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float:
+def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float | None:
+    """What the user asks for; None where that is nothing, or nothing that can be done."""
     text = _text(environ, "OTEL_METRIC_EXPORT_INTERVAL")
     if not text:
-        return DEFAULT_INTERVAL_S
+        return None
     try:
         milliseconds = float(text)
     except ValueError:
@@ -144,7 +153,7 @@ def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float:
     warnings.append(
         f"OTEL_METRIC_EXPORT_INTERVAL={one_line(text, 100)!r} is not a positive number of milliseconds; 60000 is used"
     )
-    return DEFAULT_INTERVAL_S
+    return None
 
 
 def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:

@@ -4,60 +4,54 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import exporters, names
-from akka_otel_callbacks.common.board import Board, Point
+from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
+from akka_otel_callbacks.common.observed import Observed, ReadPoints
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.selection import Selection, Target, select
-from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
+from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.translator import Capture, Translator
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import TracerProvider
 
+    from akka_otel_callbacks.common.push import Push
+
+__all__ = ["Capture", "Telemetry"]
+
 SCOPE = "akka_otel_callbacks"
 CLOSE_TIMEOUT_S = 2.0
-QUEUE_LIMIT = 256
-"""Captures that may wait for the exporter's thread. Half of it, which quick steps reach within an interval, brings the
-next export forward. Past it the training thread translates them itself, so that a collector that hangs or an endpoint
-that nobody scrapes costs time, not figures."""
-
-
-class Capture(Protocol):
-    """What the training thread leaves behind. `deliver` runs on the exporter's thread, where translation, reads from
-    the device and arithmetic belong."""
-
-    def deliver(self, recorder: Recorder) -> None: ...
 
 
 class Telemetry:
-    """Owns the providers, the queue of captures and the recorder. Use `start`, never the constructor."""
+    """Owns the exporters, the translator and the recorder. Use `start`, never the constructor."""
 
     def __init__(self, identity: RunIdentity, step_type: type[Step] | None) -> None:
         self.identity = identity
         self.recording = False
         """Whether anything exports metrics. Where it is False, captures are not worth taking."""
         self._step_type = step_type
-        self._captures: deque[Capture] = deque()
-        self._draining = threading.Lock()
+        self._recorder = None if step_type is None else Recorder(step_type)
         self._closers: list[Closer] = []
         self._loops: list[ExportLoop] = []
+        self._translator = None if self._recorder is None else Translator(self._recorder, self._loops)
+        self._observe: Callable[[Metric, ReadPoints], Callable[[], None]]
+        self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
-        self._shown = Board()
         self._closed = False
 
     @classmethod
@@ -89,34 +83,21 @@ class Telemetry:
             logger.warning("%s", warning)
         telemetry._open_metrics(selection, meter_provider)
         telemetry._open_traces(selection, tracer_provider, environ)
-        for closer in telemetry._closers:
-            closer.start()
+        telemetry._start_threads()
         atexit.register(telemetry.close)
         _silence_in_children(telemetry)
         return telemetry
 
     def capture(self, capture: Capture, *, step: bool = False) -> None:
         """Queues a capture; `step` says that it completes a step. It is all that the training thread does."""
-        if not self.recording:
-            return
-        self._captures.append(capture)
-        waiting = len(self._captures)
-        if waiting > QUEUE_LIMIT:
-            self._relieve()
-        elif waiting == QUEUE_LIMIT // 2:
-            for loop in self._loops:
-                loop.export_soon()
-        if step:
-            for loop in self._loops:
-                loop.step_reported()
+        if self.recording and self._translator is not None:
+            self._translator.add(capture, step=step)
 
     def observe(self, metric: Metric, points: Callable[[], Iterable[Point]]) -> None:
         """Publishes a metric from a source of its own. `points` runs on the exporter's thread at every collection and
         must only read a snapshot."""
         if self.recording:
-            from akka_otel_callbacks.common.instruments import observe
-
-            self._end_sources.append(observe(self._meter, metric, points))
+            self._end_sources.append(self._observe(metric, points))
 
     def when_closed(self, end: Callable[[], None]) -> None:
         """Has a source's own threads end with the telemetry. `end` must not block."""
@@ -153,14 +134,17 @@ class Telemetry:
         for closer in self._closers:
             closer.join(max(0.0, deadline - time.monotonic()))
         self.silence()
+        if self._translator is not None and self._translator.is_alive():
+            self._translator.join(max(0.0, deadline - time.monotonic()))
         for close in self._close_at_once:
             close()
-        if any(closer.is_alive() for closer in self._closers):
-            logger.warning("the last figures could not be sent within %g s; does the collector answer?", timeout_s)
+        self._say_what_is_missing(timeout_s)
 
     def silence(self) -> None:
         """Ends every series of a source, and takes no more captures."""
         self._closed, self.recording = True, False
+        if self._translator is not None:
+            self._translator.stop()
         while self._end_sources:
             self._end_sources.pop()()
 
@@ -168,55 +152,52 @@ class Telemetry:
     def _resource(self) -> Resource:
         return self.identity.resource()
 
+    def _start_threads(self) -> None:
+        if self.recording and self._translator is not None:
+            self._translator.start()
+        for closer in self._closers:
+            closer.start()
+
     def _open_metrics(self, selection: Selection, meter_provider: MeterProvider | None) -> None:
         if meter_provider is not None:
             logger.info("figures go to the given meter provider")
             self._closers.append(Closer("metrics", _flush_of(meter_provider)))
-        else:
-            meter_provider = self._private_meter_provider(selection)
-        if meter_provider is not None:
-            self._register(meter_provider)
-
-    def _private_meter_provider(self, selection: Selection) -> MeterProvider | None:
+            self._use_instruments(meter_provider)
+            return
         outputs = exporters.open_metrics(selection)
         _announce([output.target for output in outputs], selection.reason_none)
-        if not outputs:
-            return None
-        from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
+        if outputs:
+            self._use_data(outputs)
 
-        from akka_otel_callbacks.common.instruments import views
+    def _use_instruments(self, meter_provider: MeterProvider) -> None:
+        """The readers of a provider that is handed in are not ours and can only read instruments."""
+        from akka_otel_callbacks.common.instruments import StepInstruments, observe
 
+        meter = meter_provider.get_meter(SCOPE)
+        self._observe, self.recording = partial(observe, meter), True
+        if self._step_type is not None and self._recorder is not None and self._translator is not None:
+            instruments = StepInstruments(meter, self._step_type, self._recorder, self._translator)
+            self._end_sources.extend(instruments.ends)
+
+    def _use_data(self, outputs: Sequence[exporters.MetricOutput]) -> None:
+        """Our own exporters get data: every step, and a histogram as a whole, where an instrument takes value by
+        value and shows the latest."""
+        from akka_otel_callbacks.common.producer import Run
+        from akka_otel_callbacks.common.push import Push
+        from akka_otel_callbacks.common.scrape import serve
+
+        observed = Observed()
+        run = Run(self._resource, time.time_ns(), observed, self._recorder, self._translator)
+        self._observe, self.recording = observed.add, True
         for output in outputs:
-            if output.interval_s is not None:
-                pause_s = exporters.FILE_PAUSE_S if output.every_step else None
-                self._loops.append(ExportLoop(output.reader, output.interval_s, pause_s))
             self._close_at_once.append(output.close)
+            if output.scraped is not None:
+                serve(output.scraped, run)
+            if output.exporter is not None:
+                push = Push(output.exporter, run, output.target)
+                self._loops.append(ExportLoop(push.export, push.close, output.interval_s, output.pause_s))
+                self._pushes.append((push, self._loops[-1]))
         self._closers.extend(self._loops)
-        return MeterProvider(
-            [output.reader for output in outputs],
-            resource=self._resource,
-            exemplar_filter=AlwaysOffExemplarFilter(),  # no span is current on the exporter's thread
-            views=views(exponential=all(output.interval_s is not None for output in outputs)),
-            shutdown_on_exit=False,  # the SDK's own exit would hold the process for up to 30 s
-        )
-
-    def _register(self, meter_provider: MeterProvider) -> None:
-        self._meter = meter_provider.get_meter(SCOPE)
-        self.recording = True
-        if self._step_type is not None:
-            self._register_steps(self._step_type)
-
-    def _register_steps(self, step_type: type[Step]) -> None:
-        """Creates the step type's instruments. The first callback of a collection drains the queue, so that the
-        counters, histograms and gauges of one export are of the same steps."""
-        from akka_otel_callbacks.common.instruments import Histograms
-
-        histograms = Histograms(self._meter, [source.metric for source in DISTRIBUTIONS[step_type]])
-        self._recorder = Recorder(step_type, histograms.record)
-        self.observe(names.TELEMETRY_NONFINITE, self._refreshed_nonfinite)
-        self.observe(step_type.counter, self._recorder.count_points)
-        for source in GAUGES[step_type]:
-            self.observe(source.metric, lambda metric=source.metric: self._shown.points(metric))  # type: ignore[misc]
 
     def _open_traces(
         self, selection: Selection, tracer_provider: TracerProvider | None, environ: Mapping[str, str]
@@ -240,30 +221,15 @@ class Telemetry:
             self._job.set_status(Status(StatusCode.ERROR, type(error).__name__))
         self._job.end()
 
-    def _refreshed_nonfinite(self) -> tuple[Point, ...]:
-        self._drain()
-        self._shown = self._recorder.board
-        return self._recorder.nonfinite_points()
-
-    def _drain(self) -> None:
-        with self._draining:
-            self._deliver_all()
-
-    def _relieve(self) -> None:
-        """The training thread's turn. Where another thread drains already, it never waits for that thread."""
-        if self._draining.acquire(blocking=False):
-            try:
-                self._deliver_all()
-            finally:
-                self._draining.release()
-
-    def _deliver_all(self) -> None:
-        for _ in range(len(self._captures)):  # what comes meanwhile is the next export's
-            self._deliver(self._captures.popleft())
-
-    @guarded
-    def _deliver(self, capture: Capture) -> None:
-        capture.deliver(self._recorder)
+    def _say_what_is_missing(self, timeout_s: float) -> None:
+        for push, loop in self._pushes:
+            if missing := push.missing(timeout_s, ended=not loop.is_alive()):
+                logger.warning("%s", missing)
+        for closer in self._closers:
+            if closer.is_alive() and closer not in self._loops:
+                logger.warning("the last %s could not be sent within %g s", closer.what, timeout_s)
+        if self._translator is not None:
+            self._translator.say_what_is_missing()
 
 
 def _silence_in_children(telemetry: Telemetry) -> None:

@@ -243,11 +243,12 @@ class Exporter:
     def __init__(self, health: GpuHealth) -> None:
         self.health = health
         self.watts: list[float] = []
-        self.loop = ExportLoop(self, interval_s=3600, pause_s=None)  # type: ignore[arg-type]
+        self.loop = ExportLoop(self.collect, self.shutdown, interval_s=3600, pause_s=None)
         self.loop.start()
 
-    def collect(self) -> None:
+    def collect(self) -> bool:
         self.watts += [value for value, _ in self.health.points(names.HW_POWER)]
+        return True
 
     def shutdown(self) -> None: ...
 

@@ -16,7 +16,7 @@ from verl_cpu.train import cluster, train
 
 from akka_otel_callbacks.common import names
 from tests.support.otlp_sink import OtlpSink, otlp_sink
-from tests.support.points import Point
+from tests.support.points import Point, newest
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE_ID}-{PARENT_ID}-01"
@@ -94,7 +94,7 @@ class Run:
     def last(self) -> list[Point]:
         """The trainer's newest export: the latest step's board and all totals."""
         reported = [p for p in self.points if p.resource[names.ATTR_SERVICE_INSTANCE_ID.name] == f"{self.run_id}.1.0"]
-        return [p for p in reported if p.export == reported[-1].export]
+        return newest([p for p in reported if p.export == reported[-1].export])
 
     def point(self, metric: Any, attributes: Mapping[Any, Any] | None = None) -> Point | None:
         """The metric's point in the trainer's newest export, None where it has none."""

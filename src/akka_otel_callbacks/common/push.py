@@ -1,0 +1,73 @@
+"""One exporter that is pushed to, and what it has not taken yet."""
+
+from __future__ import annotations
+
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult
+
+from akka_otel_callbacks.common.metric import Kind
+from akka_otel_callbacks.common.producer import Producer, Run
+from akka_otel_callbacks.common.selection import Target
+
+INSTRUMENTS = {
+    ObservableCounter: Kind.COUNTER,
+    ObservableUpDownCounter: Kind.UPDOWNCOUNTER,
+    Histogram: Kind.HISTOGRAM,
+}
+"""The SDK's classes by which an exporter says what it wants as the change since the last export."""
+
+
+class Push:
+    """Sends what a producer gives, and tells it what has arrived."""
+
+    def __init__(self, exporter: MetricExporter, run: Run, target: Target) -> None:
+        self._exporter, self._target = exporter, target
+        self._producer = Producer(run, deltas=_deltas(exporter))
+        self._arrived = True
+        self._sending = False
+
+    def export(self) -> bool:
+        """Sends what there is. False where it did not arrive; it is then part of the next export."""
+        data = self._producer.collect()
+        if data is None:
+            return True
+        context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # our requests are no part of their traces
+        self._arrived, self._sending = False, True
+        try:
+            self._arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
+        finally:
+            self._sending = False
+            detach(context)
+        if self._arrived:
+            self._producer.sent()
+        return self._arrived
+
+    def close(self) -> None:
+        self._exporter.shutdown()
+
+    def missing(self, timeout_s: float, *, ended: bool) -> str | None:
+        """What the target did not get, and why; None where it got everything.
+
+        Args:
+            timeout_s: how long the last export had.
+            ended: whether it ended within that time.
+        """
+        if ended and self._arrived:
+            return None
+        steps = self._producer.unsent.steps
+        what = f"{steps} {'step was' if steps == 1 else 'steps were'}" if steps else "the last figures were"
+        if ended:
+            why = f"{self._target} does not take what is sent"
+        elif self._sending:
+            why = f"{self._target} did not take what was sent within {timeout_s:g} s"
+        else:
+            why = f"they could not be collected within {timeout_s:g} s, which is not the target's fault"
+        return f"{what} not sent to {self._target.kind}: {why}"
+
+
+def _deltas(exporter: MetricExporter) -> frozenset[Kind]:
+    preferred = exporter._preferred_temporality or {}
+    return frozenset(
+        kind for instrument, kind in INSTRUMENTS.items() if preferred.get(instrument) is AggregationTemporality.DELTA
+    )
