@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy
@@ -80,7 +81,7 @@ def test_ids_differ_under_one_seed() -> None:
 
 def test_a_private_provider_exports_and_is_not_the_global_one() -> None:
     before, exporter = trace.get_tracer_provider(), InMemorySpanExporter()
-    provider = private_provider(Resource({"service.name": "job"}), [exporter])
+    provider = private_provider(Resource({"service.name": "job"}), [exporter], {})
     provider.get_tracer("test").start_span("job").end()
     provider.shutdown()
     (span,) = exporter.get_finished_spans()
@@ -91,8 +92,6 @@ def test_a_private_provider_exports_and_is_not_the_global_one() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("OTEL_BSP_SCHEDULE_DELAY", "-5"),
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999"),
         ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "few"),
         ("OTEL_SPAN_EVENT_COUNT_LIMIT", "-1"),
@@ -102,10 +101,26 @@ def test_a_variable_that_the_sdk_refuses_is_one_warning(
     variable: str, value: str, environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     environment.setenv(variable, value)
-    assert private_provider(Resource({}), [ConsoleSpanExporter()]) is None
+    assert private_provider(Resource({}), [ConsoleSpanExporter()], os.environ) is None
     assert [record.levelname for record in log.records] == ["WARNING"]
     assert "no spans are exported" in log.text
 
 
 def test_without_exporters_there_is_no_provider() -> None:
-    assert private_provider(Resource({}), []) is None
+    assert private_provider(Resource({}), [], {}) is None
+
+
+BATCHES = "MAX_QUEUE_SIZE SCHEDULE_DELAY MAX_EXPORT_BATCH_SIZE EXPORT_TIMEOUT".split()
+
+
+@pytest.mark.parametrize("value", ["", " ", "soon", "-1", "0", "1.5", "9" * 30])
+def test_a_wrong_batch_variable_is_one_line_and_an_empty_one_is_not_set(
+    value: str, log: pytest.LogCaptureFixture
+) -> None:
+    exporter = InMemorySpanExporter()
+    provider = private_provider(Resource({}), [exporter], {f"OTEL_BSP_{name}": value for name in BATCHES})
+    assert provider is not None
+    provider.get_tracer("test").start_span("job").end()
+    provider.shutdown()
+    assert len(exporter.get_finished_spans()) == 1
+    assert len(log.records) == (4 if value.strip() else 0)

@@ -7,6 +7,7 @@ import socket
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.log import logger
@@ -47,23 +48,23 @@ def open_traces(selection: Selection) -> list[SpanExporter]:
 def _open(
     selection: Selection, signal: str, targets: tuple[Target, ...], open_one: Callable[[Target], Any]
 ) -> list[Any]:
-    opened, failed = [], []
-    for target in targets:
-        try:
-            opened.append(open_one(target))
-        except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
-            failed.append(target)
-            logger.warning(
-                "%s (%s) cannot be used: %s; see %s instead",
-                target,
-                target.reason,
-                redact_text(one_line(_say(error)), os.environ),
-                selection.files[signal],
-            )
-    if failed and all(target.kind != "file" for target in targets):
-        stand_in = Target("file", f"stands in for {failed[0].kind}", path=selection.files[signal])
-        opened.append(open_one(stand_in))
-    return opened
+    opened = [_attempt(target, open_one, selection.files[signal]) for target in targets]
+    if None in opened and all(target.kind != "file" for target in targets):
+        failed = targets[opened.index(None)]
+        stand_in = Target("file", f"stands in for {failed.kind}", path=selection.files[signal])
+        opened.append(_attempt(stand_in, open_one, None))
+    return [output for output in opened if output is not None]
+
+
+def _attempt(target: Target, open_one: Callable[[Target], Any], instead: Path | None) -> Any:
+    """What opens the target; None, with a warning, where nothing does."""
+    try:
+        return open_one(target)
+    except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
+        see = f"; see {instead} instead" if instead is not None and instead != target.path else ""
+        why = redact_text(one_line(_say(error)), os.environ)
+        logger.warning("%s (%s) cannot be used: %s%s", target, target.reason, why, see)
+        return None
 
 
 def _say(error: Exception) -> str:

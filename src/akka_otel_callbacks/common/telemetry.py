@@ -208,7 +208,7 @@ class Telemetry:
 
         if tracer_provider is not None:
             self._closers.append(Closer("traces", _flush_of(tracer_provider)))
-        elif tracer_provider := tracing.private_provider(self._resource, exporters.open_traces(selection)):
+        elif tracer_provider := tracing.private_provider(self._resource, exporters.open_traces(selection), environ):
             self._closers.append(Closer("traces", tracer_provider.shutdown))
         self._tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
         self._job = self._tracer.start_span(names.SPAN_JOB.name, context=tracing.parent_context(environ))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.text import one_line
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -29,25 +30,52 @@ class UnseededIds(IdGenerator):
         return secrets.randbits(128) or 1
 
 
+BATCHES = {
+    "max_queue_size": ("OTEL_BSP_MAX_QUEUE_SIZE", 2048),
+    "schedule_delay_millis": ("OTEL_BSP_SCHEDULE_DELAY", 5000),
+    "max_export_batch_size": ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
+    "export_timeout_millis": ("OTEL_BSP_EXPORT_TIMEOUT", 30_000),
+}
+"""How the SDK gathers spans: its argument, its variable and its default."""
+
+
 def parent_context(environ: Mapping[str, str]) -> Context:
     """The context that `TRACEPARENT` and `TRACESTATE` name; an empty one where they are missing or malformed."""
     carrier = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if environ.get(name.upper())}
     return TraceContextTextMapPropagator().extract(carrier)
 
 
-def private_provider(resource: Resource, exporters: Sequence[SpanExporter]) -> TracerProvider | None:
+def private_provider(
+    resource: Resource, exporters: Sequence[SpanExporter], environ: Mapping[str, str]
+) -> TracerProvider | None:
     """A tracer provider of our own; the global one belongs to the user's program. None where there is no exporter or
     the SDK refuses a variable of the environment."""
     if not exporters:
         return None
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
+    batches: dict[str, Any] = {
+        argument: _positive(environ, name, default) for argument, (name, default) in BATCHES.items()
+    }
+    sampler = None if environ.get("OTEL_TRACES_SAMPLER", "").strip() else DEFAULT_ON
     try:
-        provider = TracerProvider(resource=resource, id_generator=UnseededIds(), shutdown_on_exit=False)
+        provider = TracerProvider(sampler, resource, id_generator=UnseededIds(), shutdown_on_exit=False)
         for exporter in exporters:
-            provider.add_span_processor(BatchSpanProcessor(exporter))
+            provider.add_span_processor(BatchSpanProcessor(exporter, **batches))
     except ValueError as error:
         logger.warning("no spans are exported, because a variable OTEL_BSP_* or OTEL_*_LIMIT is wrong: %s", error)
         return None
     return provider
+
+
+def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
+    """The SDK takes an empty variable for a wrong one, and prints a traceback of each."""
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdigit() and int(text[:10]) > 0 and len(text) <= 10:
+        return int(text)
+    logger.warning("%s=%r is not a positive integer; %d is used", name, one_line(text, 100), default)
+    return default
