@@ -20,7 +20,8 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.verl import batches
 from akka_otel_callbacks.verl.batches import INBOX
-from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
+from akka_otel_callbacks.verl.inbox import PerToken
+from akka_otel_callbacks.verl.rollouts import Limits, Rollouts, set_figures
 from akka_otel_callbacks.verl.tags import TERMS
 from akka_otel_callbacks.verl.tools import TALLY
 
@@ -84,7 +85,7 @@ def v0_batch(**others: Any) -> DataProto:
 
 def figures(rollouts: list[Rollouts]) -> RLStep:
     step = RLStep()
-    set_figures(step, rollouts, max_length=WIDTH)
+    set_figures(step, rollouts, Limits(WIDTH))
     return step
 
 
@@ -240,7 +241,7 @@ def test_an_error_of_verls_own_passes_unchanged(trainer_base: Any, metric_utils:
     batches.install_v1(trainer_base)
     with pytest.raises(Broken):
         trainer_base.PPOTrainer(metric_utils)._compute_metrics(v1_batch())
-    assert INBOX.described.groups is None
+    assert INBOX.described is None
 
 
 def test_batches_of_later_steps_wait_for_their_log_call(metric_utils: ModuleType) -> None:
@@ -300,3 +301,21 @@ def test_verl_still_has_the_places_that_are_hooked() -> None:
 
     assert callable(ray_trainer.SeparateRayPPOTrainer._fit_collect_metrics)
     assert callable(trainer_base.PPOTrainer._compute_metrics)
+
+
+def test_a_batch_takes_the_means_that_were_seen_of_it(metric_utils: ModuleType) -> None:
+    for mean in (1.0, 2.0):
+        INBOX.entropy.append(PerToken(mean, 10))
+        metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
+    assert [batch.entropy for batch in INBOX.take(None)] == [[PerToken(1.0, 10)], [PerToken(2.0, 10)]]
+
+
+def test_the_means_of_a_batch_that_cannot_be_read_are_not_the_next_ones(metric_utils: ModuleType) -> None:
+    INBOX.entropy.append(PerToken(1.0, 10))
+    unreadable = v0_batch()
+    unreadable.meta_info = None
+    for batch in (unreadable, v0_batch()):
+        metric_utils.compute_data_metrics(batch, use_critic=False)
+    (kept,) = INBOX.take(None)
+    assert kept.entropy == []
+    guard.failures.clear()

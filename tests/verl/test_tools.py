@@ -27,7 +27,7 @@ from akka_otel_callbacks.verl.tools import TALLY
 def loops(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """verl's module, hooked, in a process of a run."""
     monkeypatch.setenv(RUN_VARIABLE, "akka.optimize.training.run.id=r")
-    for name in ("run", "_call_tool"):
+    for name in ("run", "_call_tool", "_handle_processing_tools_state"):
         monkeypatch.setattr(verl_loops.ToolAgentLoop, name, getattr(verl_loops.ToolAgentLoop, name))
     for name in ("_postprocess", "_compute_score"):
         monkeypatch.setattr(verl_workers.AgentLoopWorker, name, getattr(verl_workers.AgentLoopWorker, name))
@@ -112,14 +112,14 @@ def test_calls_and_failures_of_each_completion_stay_apart(loops: ModuleType, mon
         return await asyncio.gather(*(completed(made, index) for index in range(len(scripts))))
 
     outputs = asyncio.run(all_at_once())
-    assert [output.extra_fields[TALLY] for output in outputs] == [(2, 0), (4, 3), (0, 0)]
+    assert [output.extra_fields[TALLY] for output in outputs] == [(2, 0, False), (4, 3, False), (0, 0, False)]
     assert all(output.extra_fields["kept"] == 1 for output in outputs)
 
 
 def test_a_tool_that_answers_like_a_failure_counts_as_one(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's answer for a tool that raised cannot be told from the same words of a tool: the one known blind spot."""
     made = loop(monkeypatch, [[call("quote_an_error", '{"text": "x"}')]])
-    assert asyncio.run(completed(made)).extra_fields[TALLY] == (1, 1)
+    assert asyncio.run(completed(made)).extra_fields[TALLY] == (1, 1, False)
 
 
 def test_a_tool_with_a_result_of_its_own_did_not_fail() -> None:
@@ -144,7 +144,42 @@ def test_outside_a_run_nothing_is_counted(loops: ModuleType, monkeypatch: pytest
 def test_of_several_outputs_the_last_has_the_tally(loops: ModuleType) -> None:
     outputs = [SimpleNamespace(extra_fields={}), SimpleNamespace(extra_fields={})]
     tools._attach(outputs, tools.Tally(3, 1))
-    assert [output.extra_fields for output in outputs] == [{}, {TALLY: (3, 1)}]
+    assert [output.extra_fields for output in outputs] == [{}, {TALLY: (3, 1, False)}]
+
+
+@pytest.mark.parametrize(("window", "ended"), [(9, False), (8, True), (3, True)])
+def test_a_response_that_does_not_fit_is_told(
+    loops: ModuleType, monkeypatch: pytest.MonkeyPatch, window: int, ended: bool
+) -> None:
+    """verl's own step with the tools: it drops the responses where they fill the window, and ends the completion."""
+
+    async def eight_tokens(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(token_ids=[1] * 9), [1, 1, 0, 0, 0, 0, 0, 0], None
+
+    async def with_tools(self: Any, sampling_params: Any, *, completion: int) -> AgentLoopOutput:
+        agent_data = SimpleNamespace(
+            tool_calls=[GOOD],
+            tools_kwargs={},
+            messages=[],
+            metrics={},
+            tool_rewards=[],
+            prompt_ids=[1, 2, 3],
+            response_mask=[1, 1],
+            response_logprobs=None,
+            user_turns=0,
+            extra_fields={},
+            _active_tools=self.tools,
+        )
+        state = await self._handle_processing_tools_state(agent_data)
+        assert (state == loops.AgentState.TERMINATED) == ended
+        return AgentLoopOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], metrics={}, extra_fields={})
+
+    made = loop(monkeypatch, [])
+    made.response_length, made.max_parallel_calls, made.tool_schemas = window, 4, []
+    made.ct_merge_context_msg, made._assert_mm_supported = eight_tokens, lambda _: None
+    monkeypatch.setattr(loops.ToolAgentLoop, "run", with_tools)
+    tools.install(loops)
+    assert asyncio.run(completed(made)).extra_fields[TALLY] == (1, 0, ended)
 
 
 def test_a_call_that_raises_is_a_failure_and_still_raises(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.recorder import Record, Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep
+from akka_otel_callbacks.verl.inbox import PerToken
 from akka_otel_callbacks.verl.rollouts import Rollouts
 from akka_otel_callbacks.verl.translation import LogCall, RLTranslation, SFTTranslation, translation_for
 from tests.verl.recorded import RL_RUNS, calls, replay, steps
@@ -121,6 +122,79 @@ def test_a_mean_of_several_updates_rates_is_no_learning_rate(updates: int, expec
     logged = [{"training/global_step": n * updates, "actor/lr": n / 10} for n in (1, 2, 3)]
     found = [translation.step_of(LogCall(translation, row, n)) for n, row in enumerate(logged, 1)]
     assert [step.learning_rate for step in found if step] == expected
+
+
+@pytest.mark.parametrize(
+    ("trainer", "expected"),
+    [
+        ({"v1": {"trainer_mode": "separate_async", "separate_async": {"parameter_sync_step": 2}}}, [None] * 3),
+        ({"v1": {"trainer_mode": "separate_async", "separate_async": {"parameter_sync_step": 1}}}, [None, 0.1, 0.2]),
+        ({"v1": {"trainer_mode": "sync", "separate_async": {"parameter_sync_step": 2}}}, [None, 0.1, 0.2]),
+        (
+            {"use_v1": False, "v1": {"trainer_mode": "separate_async", "separate_async": {"parameter_sync_step": 2}}},
+            [None, 0.1, 0.2],
+        ),
+    ],
+)
+def test_the_rate_behind_the_last_of_several_updates_is_no_learning_rate(
+    trainer: dict[str, Any], expected: list[float | None]
+) -> None:
+    """`separate_async` logs the rate behind a step's last update, which is the one of the next step's first."""
+    translation = RLTranslation({**RL_CONFIG, "trainer": trainer}, (0, 9, 1))
+    logged = [{"training/global_step": n, "actor/lr": n / 10} for n in (1, 2, 3)]
+    found = [translation.step_of(LogCall(translation, row, n)) for n, row in enumerate(logged, 1)]
+    assert [step.learning_rate for step in found if step] == expected
+
+
+def seen(**means: list[tuple[float, float]]) -> Rollouts:
+    parts = {name: [PerToken(*part) for part in found] for name, found in means.items()}
+    return Rollouts(scores=np.zeros(1), lengths=np.ones(1), own_lengths=np.ones(1, dtype=int), **parts)
+
+
+def test_the_entropy_that_was_seen_of_the_batch_is_the_figure_whatever_the_log_says() -> None:
+    translation = RLTranslation({"actor_rollout_ref": {"actor": {"loss_agg_mode": "seq-mean-token-sum"}}}, (0, 9))
+    row = {"training/global_step": 1, "actor/entropy": 18.75, "actor/entropy_per_token": 1.75}
+    step = translation.step_of(LogCall(translation, row, 1, [seen(entropy=[(1.0, 30)]), seen(entropy=[(2.0, 10)])]))
+    assert step is not None
+    assert step.entropy == 1.25
+    bypassed = translation.step_of(LogCall(translation, {**row, "training/global_step": 2}, 2, [seen()]))
+    assert bypassed is not None
+    assert bypassed.entropy == 1.75
+    del row["actor/entropy_per_token"]
+    without = translation.step_of(LogCall(translation, {**row, "training/global_step": 3}, 3, [seen()]))
+    assert without is not None
+    assert without.entropy is None
+
+
+def test_the_divergence_of_the_loss_comes_before_the_one_of_a_penalty() -> None:
+    translation = RLTranslation(RL_CONFIG, (0, 9))
+    penalty = {"training/global_step": 1, "actor/reward_kl_penalty": 0.5}
+    rollouts = [seen(kl=[(0.25, 40)])]
+    for row, expected in (({**penalty}, 0.25), ({**penalty, "actor/kl_loss": 0.125}, 0.125)):
+        step = translation.step_of(LogCall(translation, row, 1, rollouts))
+        assert step is not None
+        assert step.kl == expected
+    unseen = translation.step_of(LogCall(translation, penalty, 1, [seen()]))
+    assert unseen is not None
+    assert unseen.kl == 0.5
+
+
+@pytest.mark.parametrize("version", [(0, 7, 0), (0, 7, 1)])
+def test_zero_seven_has_no_divergence_without_a_penalty_and_no_sums(version: tuple[int, ...]) -> None:
+    actor = {"ppo_epochs": 1, "ppo_mini_batch_size": 8}
+    row = {"training/global_step": 1, "actor/kl_loss": 0.0, "actor/pg_loss": 0.5}
+    cases: list[tuple[dict[str, Any], tuple[float | None, float | None]]] = [
+        ({}, (0.5, None)),
+        ({"use_kl_loss": True}, (0.5, 0.0)),
+        ({"use_kl_loss": True, "ppo_epochs": 2}, (None, None)),
+        ({"use_kl_loss": True, "ppo_mini_batch_size": 4}, (None, None)),
+    ]
+    for changed, expected in cases:
+        config = {"actor_rollout_ref": {"actor": {**actor, **changed}}, "data": {"train_batch_size": 8}}
+        translation = RLTranslation(config, version)
+        step = translation.step_of(LogCall(translation, row, 1))
+        assert step is not None
+        assert (step.policy_loss, step.kl) == expected
 
 
 def test_a_step_without_an_update_of_the_policy_has_no_learning_rate() -> None:

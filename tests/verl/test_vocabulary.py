@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.clip_ratio import CLIPPED_HIGH
-from akka_otel_callbacks.verl.vocabulary import NO_CLIP_SHARE, RL_KEYS, SFT_KEYS, Key, phases, rl_step, sft_step
+from akka_otel_callbacks.verl.vocabulary import RL_KEYS, SFT_KEYS, Key, phases, rl_step, sft_step
 from tests.verl.recorded import FIXTURES, RL_RUNS, steps
 
 UNSEARCHABLE = ("timing_s/", "train/lr(", "train/time(")
@@ -85,9 +85,10 @@ def test_an_mfu_of_zero_is_passed_on_in_reinforcement_and_unknown_in_supervised_
     assert sft_step({"train/mfu": 0.25}).mfu == 0.25
 
 
-@pytest.mark.parametrize("loss_mode", sorted(NO_CLIP_SHARE))
-def test_a_loss_that_logs_something_else_under_the_key_has_no_clip_ratio(loss_mode: str) -> None:
-    assert rl_step({"actor/pg_clipfrac": 0.0}, loss_mode).clip_ratio is None
+def test_a_key_that_is_not_usable_in_this_run_fills_nothing() -> None:
+    row = {"actor/pg_clipfrac": 0.5, CLIPPED_HIGH: 0.25, "actor/entropy": 1.0, "actor/entropy_loss": 2.0}
+    step = rl_step(row, {"actor/pg_clipfrac", "actor/entropy"})
+    assert (step.clip_ratio, step.clip_ratio_high, step.clip_ratio_low, step.entropy) == (None, None, None, 2.0)
 
 
 def test_the_dual_clip_bound_is_no_side_of_the_clip_ratio() -> None:

@@ -66,18 +66,20 @@ class Server:
     Args:
         path: the folder of model and tokenizer.
         limit: completion length, in tokens, where a request sets none.
+        context: length of prompt and completion together, in tokens; None is no bound.
         openings: texts that the completions of a first turn are made to begin with, in turn; an empty one leaves the
             completion to the model. It is how an untrained model comes to call tools.
         seed: of the sampling.
     """
 
-    def __init__(self, path: str, limit: int, openings: list[str], seed: int) -> None:
+    def __init__(self, path: str, limit: int, context: int | None, openings: list[str], seed: int) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
         self._model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self._tokenizer = AutoTokenizer.from_pretrained(path)
         self._limit = limit
+        self._context = context
         self._openings = itertools.cycle([self._tokenizer.encode(text) for text in openings] or [[]])
         self._random = torch.Generator().manual_seed(seed)
         self._version = 0
@@ -96,6 +98,8 @@ class Server:
     ) -> TokenOutput:
         await self._running.wait()
         limit = sampling_params.get("max_tokens") or sampling_params.get("max_new_tokens") or self._limit
+        if self._context is not None:
+            limit = min(limit, max(1, self._context - len(prompt_ids)))
         temperature = sampling_params.get("temperature", 1.0)
         opening = self._opening(prompt_ids)
         tokens: list[int] = []
@@ -117,7 +121,7 @@ class Server:
             if not self._running.is_set():
                 reason = "aborted"
                 break
-        self._record(tokens=len(tokens), reason=reason, temperature=temperature)
+        self._record(tokens=len(tokens), limit=limit, reason=reason, temperature=temperature)
         return TokenOutput(
             token_ids=tokens,
             log_probs=log_probs if sampling_params.get("logprobs") else None,
@@ -174,6 +178,7 @@ class Replica(RolloutReplica):
         actor = ray.remote(Server).options(
             name=server_name(self.replica_rank), num_cpus=0.1, max_concurrency=self.max_concurrency
         )
-        self._server_handle = actor.remote(path, self.config.response_length, openings, seed=1234 + self.replica_rank)
+        limits = self.config.response_length, self.config.max_model_len
+        self._server_handle = actor.remote(path, *limits, openings, seed=1234 + self.replica_rank)
         self.servers = [self._server_handle]
         self._server_address = f"{await self._server_handle.address.remote()}#{self.replica_rank}"

@@ -1110,19 +1110,19 @@ RL_STEP_CLIP_RATIO: Final = Metric(
     "akka.optimize.training.rl.step.clip_ratio",
     Kind.GAUGE,
     "1",
-    "Share of tokens whose probability ratio was clipped in the latest optimizer step.",
+    "Share of tokens whose probability ratio was clipped in the latest step.",
 )
 RL_STEP_CLIP_RATIO_HIGH: Final = Metric(
     "akka.optimize.training.rl.step.clip_ratio.high",
     Kind.GAUGE,
     "1",
-    "Share of tokens clipped at the upper bound in the latest optimizer step.",
+    "Share of tokens clipped at the upper bound in the latest step.",
 )
 RL_STEP_CLIP_RATIO_LOW: Final = Metric(
     "akka.optimize.training.rl.step.clip_ratio.low",
     Kind.GAUGE,
     "1",
-    "Share of tokens clipped at the lower bound in the latest optimizer step.",
+    "Share of tokens clipped at the lower bound in the latest step.",
 )
 RL_STEP_COMPLETION_CLIPPED_RATIO: Final = Metric(
     "akka.optimize.training.rl.step.completion.clipped_ratio",
@@ -1201,19 +1201,19 @@ RL_STEP_GRAD_NORM: Final = Metric(
     "akka.optimize.training.rl.step.grad_norm",
     Kind.GAUGE,
     "{norm}",
-    "Gradient norm of the latest optimizer step, before clipping.",
+    "Gradient norm of the latest step, before clipping.",
 )
 RL_STEP_KL: Final = Metric(
     "akka.optimize.training.rl.step.kl",
     Kind.GAUGE,
     "{nat}",
-    "KL divergence of the policy from the reference model in the latest step.",
+    "KL divergence of the policy from the reference model per token, in the latest step.",
 )
 RL_STEP_LEARNING_RATE: Final = Metric(
     "akka.optimize.training.rl.step.learning_rate",
     Kind.GAUGE,
     "{rate}",
-    "Learning rate applied in the latest optimizer step.",
+    "Learning rate applied in the latest step.",
 )
 RL_STEP_MEMORY_MAX_ALLOCATED: Final = Metric(
     "akka.optimize.training.rl.step.memory.max_allocated",
@@ -1237,7 +1237,7 @@ RL_STEP_POLICY_LOSS: Final = Metric(
     "akka.optimize.training.rl.step.policy_loss",
     Kind.GAUGE,
     "{loss}",
-    "Policy gradient loss of the latest optimizer step.",
+    "Policy gradient loss of the latest step, as the run aggregates it over tokens.",
 )
 RL_STEP_REWARD: Final = Metric(
     "akka.optimize.training.rl.step.reward",

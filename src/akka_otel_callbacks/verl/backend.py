@@ -12,8 +12,8 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.verl import environment, worker
-from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.gathering import Gatherer
+from akka_otel_callbacks.verl.inbox import INBOX
 from akka_otel_callbacks.verl.settings import devices, get, is_rl
 from akka_otel_callbacks.verl.sft import UpdateClock, find_trainer
 from akka_otel_callbacks.verl.translation import LogCall, translation_for

@@ -11,37 +11,9 @@ from typing import Any
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl import tags
 from akka_otel_callbacks.verl.importhook import wrap
+from akka_otel_callbacks.verl.inbox import INBOX
 from akka_otel_callbacks.verl.rollouts import Rollouts, columns
 from akka_otel_callbacks.verl.tools import TALLY
-
-
-class Inbox:
-    """Rollouts that no log call has taken yet. It takes some only while a run listens."""
-
-    def __init__(self) -> None:
-        self.listening = False
-        self.described = Rollouts()
-        """What is known beside the batch that verl is about to compute its figures of."""
-        self._kept: list[Rollouts] = []
-
-    def keep(self, rollouts: Rollouts) -> None:
-        self._kept.append(rollouts)
-
-    def take(self, up_to_step: float | None) -> list[Rollouts]:
-        """The rollouts of all steps up to one; with None, or where a batch's step is unknown, all.
-
-        fully_async logs a step when the next one's batch has been computed already, which therefore stays.
-        """
-        early: list[Rollouts] = []
-        later: list[Rollouts] = []
-        for kept in self._kept:
-            is_later = up_to_step is not None and kept.step is not None and kept.step > up_to_step
-            (later if is_later else early).append(kept)
-        self._kept = later
-        return early
-
-
-INBOX = Inbox()
 
 
 def install(metric_utils: ModuleType) -> None:
@@ -91,18 +63,19 @@ def _describing(compute: Callable[..., Any], describe: Callable[..., Rollouts | 
     def wrapped(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not INBOX.listening:
             return compute(self, batch, *args, **kwargs)
-        INBOX.described = describe(self, batch) or Rollouts()
+        INBOX.described = describe(self, batch)
         try:
             return compute(self, batch, *args, **kwargs)
         finally:
-            INBOX.described = Rollouts()
+            INBOX.described = None
 
     return wrapped
 
 
 @guarded
 def _keep(batch: Any) -> None:
-    INBOX.keep(_seen(batch, INBOX.described))
+    entropy, kl = INBOX.take_means()
+    INBOX.keep(replace(_seen(batch, INBOX.described or Rollouts()), entropy=entropy, kl=kl))
 
 
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
@@ -110,11 +83,12 @@ def _seen(batch: Any, described: Rollouts) -> Rollouts:
     tensors, others = batch.batch, batch.non_tensor_batch
     fields, width = set(tensors.keys()), tensors["responses"].shape[-1]
     mask = tensors["response_mask"] if "response_mask" in fields else tensors["attention_mask"][:, -width:]
-    has_length = "response_length" in fields
+    has_lengths = "response_length" in fields
     seen = replace(
         described,
         scores=tensors["token_level_scores"].sum(-1),
-        lengths=tensors["response_length"] if has_length else tensors["attention_mask"][:, -width:].sum(-1),
+        prompt_lengths=tensors["prompt_length"] if has_lengths else tensors["attention_mask"][:, :-width].sum(-1),
+        lengths=tensors["response_length"] if has_lengths else tensors["attention_mask"][:, -width:].sum(-1),
         own_lengths=mask.sum(-1),
     )
     if seen.groups is not None and len(seen.groups) != len(seen.scores):

@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated
 GROUPS = "groups of the v1 trainers, and terms of a reward model on their devices"
 TERMS = "reward terms and tools of the v1 trainers"
 TOOLS = "tool calls and failures"
+PER_TOKEN = "entropy and KL divergence per token, where the run does not aggregate its loss by `token-mean`"
 MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
@@ -45,6 +47,9 @@ HOOKS = (
     Hook("transfer_queue", "tags:install", TERMS),
     Hook("verl.experimental.separation.ray_trainer", "batches:install_separation", "which step a rollout belongs to"),
     Hook("verl.trainer.ppo.core_algos", "clip_ratio:install", "clip ratio by side"),
+    Hook("verl.trainer.ppo.core_algos", "per_token:install", PER_TOKEN),
+    Hook("verl.workers.utils.losses", "per_token:install_loss", PER_TOKEN),
+    Hook("verl.trainer.ppo.ray_trainer", "per_token:install_penalty", "KL divergence of a penalty on the rewards"),
     Hook("verl.workers.engine.base", "memory:install", MEMORY),
     Hook("verl.workers.engine_workers", "memory:install_marks", MEMORY),
     Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", TOOLS),
@@ -65,6 +70,11 @@ def install(hook: Hook, module: ModuleType) -> None:
         failed[hook] = error
 
 
+def install_all(hooks: Sequence[Hook], module: ModuleType) -> None:
+    for hook in hooks:
+        install(hook, module)
+
+
 def warn_of_failed() -> None:
     """One warning that names what could not be hooked and what is therefore absent."""
     if failed:
@@ -78,4 +88,5 @@ def warn_of_failed() -> None:
 
 
 if not switches.is_off(switches.EVERYTHING, os.environ):
-    after_import({hook.module: functools.partial(install, hook) for hook in HOOKS})
+    by_module = {name: [hook for hook in HOOKS if hook.module == name] for name, _, _ in HOOKS}
+    after_import({name: functools.partial(install_all, hooks) for name, hooks in by_module.items()})

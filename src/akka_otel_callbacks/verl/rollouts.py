@@ -10,10 +10,17 @@ from typing import Any
 from akka_otel_callbacks.common.numbers import mean, number
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.verl.inbox import PerToken
+from akka_otel_callbacks.verl.settings import get, max_completion_length
+from akka_otel_callbacks.verl.unusable import rejects_tokens
 
 SCORE, ADDED_TO_SCORE = "score", "overlong_reward"
 """A reward function that returns a dict has its total under `score`; only verl's DAPO reward manager adds a term to
 it afterwards."""
+
+
+TOOL_PATHS = ("tool_config_path", "function_tool_path")
+"""Where verl's configuration says which tools there are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,19 +30,26 @@ class Rollouts:
     step: int | None = None
     scores: Any = ()
     """Reward of the row, before a KL penalty: tensor [rows]."""
+    prompt_lengths: Any = ()
+    """Tokens of the prompt: tensor [rows]."""
     lengths: Any = ()
     """Tokens after the prompt, tool responses included: tensor [rows]. 0: the generation was aborted."""
     own_lengths: Any = ()
-    """Those of them that the model generated: tensor [rows]."""
+    """Those of them that the model generated, and that were not rejected for the update: tensor [rows]."""
     groups: Sequence[str] | None = None
     """The prompt that each row belongs to."""
     last_of_session: Sequence[bool] | None = None
     """False for the earlier outputs of an agent loop that left several; None: every row is a completion of its own."""
     terms: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    tools: Sequence[tuple[int, int] | None] | None = None
-    """Calls and failed calls of each row whose agent loop had tools."""
+    tools: Sequence[Sequence[int] | None] | None = None
+    """Of each row whose agent loop had tools: calls, failed calls, and whether a tool's response did not fit, which
+    ends the completion."""
     tokens: int | None = None
     """Prompt and completion tokens of all rows."""
+    entropy: Sequence[PerToken] = ()
+    """The policy's entropy in the parts of the batch."""
+    kl: Sequence[PerToken] = ()
+    """The divergence that was taken off the rewards, likewise."""
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -43,22 +57,57 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {term: [row.get(term) for row in rows] for term in dict.fromkeys(term for row in rows for term in row)}
 
 
-def set_figures(step: RLStep, batches: Iterable[Rollouts], max_length: float | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends a completion before its end, and what hides its length."""
+
+    response: float | None = None
+    """Tokens at which an agent loop cuts what follows the prompt."""
+    context: float | None = None
+    """Tokens at which a rollout server stops, the prompt included."""
+    has_tools: bool = False
+    """A tool's response that does not fit ends a completion that is shorter."""
+    rejects: bool = False
+    """Tokens that are rejected for the update are no longer in the mask of the model's own ones."""
+
+
+def limits(config: Any) -> Limits:
+    """As verl's configuration has them."""
+    rollout = "actor_rollout_ref.rollout"
+    context = number(get(config, f"{rollout}.max_model_len"))
+    if context is not None and get(config, f"{rollout}.name") == "sglang":
+        context -= 1  # verl keeps a token free there
+    return Limits(
+        response=number(max_completion_length(config)),
+        context=context,
+        has_tools=any(get(config, f"{rollout}.multi_turn.{paths}") for paths in TOOL_PATHS),
+        rejects=rejects_tokens(config),
+    )
+
+
+def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> None:
     """Sets what the rollouts say, in place of what the log said of it.
 
     Args:
         step: set in place.
         batches: the step's rollouts; none leaves the step as it is.
-        max_length: tokens at which a completion is truncated, None where it is not known.
+        limits: of the completions.
     """
     columns = _Columns()
     for batch in batches:
-        columns.add(batch)
+        columns.add(batch, limits)
     if not columns.rows:
         return
-    _set_lengths(step, columns, max_length)
+    _set_lengths(step, columns)
     set_rewards(step, columns.scored())
     _set_tools(step, columns.tools)
+
+
+def mean_per_token(means: Iterable[PerToken]) -> float | None:
+    """The mean over the tokens of all parts, None of none."""
+    parts = [(float(part.mean), float(part.tokens)) for part in means]
+    tokens = sum(count for _, count in parts)
+    return sum(mean * count for mean, count in parts) / tokens if tokens else None
 
 
 @dataclass(slots=True)
@@ -67,20 +116,22 @@ class _Columns:
     its prompt it was not scored."""
 
     rows: int = 0
-    lengths: list[float] = field(default_factory=list)
-    own_lengths: list[int] = field(default_factory=list)
+    lengths: list[int | None] = field(default_factory=list)
+    """Tokens that the model generated in each completion; None where that is not known."""
+    truncated: list[bool | None] = field(default_factory=list)
+    """Whether a limit ended the completion; None where that is not known."""
     totals: list[float | None] = field(default_factory=list)
     terms: dict[Any, list[float | None]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
-    tools: list[tuple[int, int]] = field(default_factory=list)
+    tools: list[Sequence[int]] = field(default_factory=list)
 
-    def add(self, batch: Rollouts) -> None:
+    def add(self, batch: Rollouts, limits: Limits) -> None:
         lengths = _list(batch.lengths)
         generated = [length > 0 for length in lengths]
         last = [True] * len(lengths) if batch.last_of_session is None else batch.last_of_session
         self.rows += len(lengths)
-        self.lengths += compress(lengths, generated)
-        self.own_lengths += map(int, compress(_list(batch.own_lengths), generated))
+        self.lengths += compress(_own_lengths(batch, lengths, limits), generated)
+        self.truncated += compress(_truncated(batch, lengths, limits), generated)
         scores = [score if row else None for score, row in zip(_list(batch.scores), generated, strict=True)]
         for term, values in batch.terms.items():
             column = self.terms.setdefault(term, [])
@@ -110,19 +161,54 @@ def _list(column: Any) -> list[Any]:
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
-def _set_lengths(step: RLStep, columns: _Columns, max_length: float | None) -> None:
-    own = columns.own_lengths
-    step.rollout_completion_length = own
-    step.completion_length = mean([float(tokens) for tokens in own])
-    step.completion_length_max, step.completion_length_min = max(own, default=None), min(own, default=None)
+def _own_lengths(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> list[int | None]:
+    if not limits.rejects:
+        return [int(tokens) for tokens in _list(batch.own_lengths)]
+    return [None if limits.has_tools else int(length) for length in lengths]
+
+
+def _truncated(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> list[bool | None]:
+    """A completion whose last allowed token is its end counts as truncated, as it does to verl."""
+    bounds = _bounds(batch, len(lengths), limits)
+    ended_by_tool = _ended_by_tool(batch, len(lengths), limits)
+    return [
+        None if bound is None or ended is None else ended or length >= bound
+        for length, bound, ended in zip(lengths, bounds, ended_by_tool, strict=True)
+    ]
+
+
+def _bounds(batch: Rollouts, rows: int, limits: Limits) -> list[float | None]:
+    """Tokens after the prompt that each completion may have."""
+    if limits.response is None or limits.context is None:
+        return [limits.response] * rows
+    prompts = _list(batch.prompt_lengths)
+    return [min(limits.response, limits.context - prompt) for prompt in prompts] if prompts else [None] * rows
+
+
+def _ended_by_tool(batch: Rollouts, rows: int, limits: Limits) -> list[bool | None]:
+    if not limits.has_tools:
+        return [False] * rows
+    if batch.tools is None or not any(batch.tools):  # nobody counted them
+        return [None] * rows
+    return [False if tally is None else None if len(tally) < 3 else bool(tally[2]) for tally in batch.tools]
+
+
+def _set_lengths(step: RLStep, columns: _Columns) -> None:
+    lengths = [tokens for tokens in columns.lengths if tokens is not None]
+    if len(lengths) < len(columns.lengths):
+        lengths = []
+    step.rollout_completion_length = lengths
+    step.completion_length = mean([float(tokens) for tokens in lengths])
+    step.completion_length_max, step.completion_length_min = max(lengths, default=None), min(lengths, default=None)
     step.completion_clipped_ratio = step.completion_length_terminated = None
-    if max_length is not None and own:
-        ended = [float(tokens) for tokens, length in zip(own, columns.lengths, strict=True) if length < max_length]
-        step.completion_clipped_ratio = 1 - len(ended) / len(own)
-        step.completion_length_terminated = mean(ended)
+    if columns.truncated and None not in columns.truncated:
+        step.completion_clipped_ratio = columns.truncated.count(True) / len(columns.truncated)
+        step.completion_length_terminated = mean(
+            [float(tokens) for tokens, cut in zip(lengths, columns.truncated, strict=False) if not cut]
+        )
 
 
-def _set_tools(step: RLStep, tallies: Sequence[tuple[int, int]]) -> None:
+def _set_tools(step: RLStep, tallies: Sequence[Sequence[int]]) -> None:
     """Only rollouts of agent loops that had tools have a tally."""
     calls = sum(tally[0] for tally in tallies)
     step.tool_calls = calls / len(tallies) if tallies else None

@@ -13,7 +13,8 @@ from akka_otel_callbacks.verl.environment import is_active
 from akka_otel_callbacks.verl.importhook import wrap
 
 TALLY = "akka_otel_tool_calls"
-"""The field that carries `(calls, failures)` to the trainer beside a completion's own extra fields."""
+"""The field that carries `(calls, failures, whether a response did not fit)` to the trainer beside a completion's own
+extra fields."""
 
 FAILED = (
     "Error executing tool ",  # from 0.8
@@ -22,12 +23,16 @@ FAILED = (
     "Error when executing tool",  # up to 0.7
 )
 """How verl's own answer begins where a call failed."""
+ENDED = "TERMINATED"
+"""verl's name of the state of a completion that has ended."""
 
 
 @dataclass(slots=True)
 class Tally:
     calls: int = 0
     failures: int = 0
+    ended: bool = False
+    """A tool's response did not fit any more: verl leaves it out and ends the completion."""
 
 
 _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("akka_otel_tally", default=None)
@@ -36,6 +41,7 @@ _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("akka_otel
 def install(tool_agent_loop: ModuleType) -> None:
     wrap(tool_agent_loop.ToolAgentLoop, "run", _tallied)
     wrap(tool_agent_loop.ToolAgentLoop, "_call_tool", _counted)
+    wrap(tool_agent_loop.ToolAgentLoop, "_handle_processing_tools_state", _noted)
 
 
 def install_worker(agent_loop: ModuleType) -> None:
@@ -108,6 +114,19 @@ def _counted(call_tool: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _noted(handle: Callable[..., Any]) -> Callable[..., Any]:
+    """After its tools a completion goes on, unless there is no room for their responses."""
+
+    async def _handle_processing_tools_state(*args: Any, **kwargs: Any) -> Any:
+        state = await handle(*args, **kwargs)
+        tally = _tally.get()
+        if tally is not None:
+            tally.ended = getattr(state, "name", None) == ENDED
+        return state
+
+    return _handle_processing_tools_state
+
+
 @guarded
 def is_failure(result: Any) -> bool:
     """Whether verl answered in place of the tool: with one of its own texts, no reward and no result."""
@@ -118,4 +137,4 @@ def is_failure(result: Any) -> bool:
 @guarded
 def _attach(output: Any, tally: Tally) -> None:
     last = output[-1] if isinstance(output, list) else output
-    last.extra_fields[TALLY] = (tally.calls, tally.failures)
+    last.extra_fields[TALLY] = (tally.calls, tally.failures, tally.ended)

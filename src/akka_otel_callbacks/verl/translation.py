@@ -13,8 +13,9 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.verl.gathering import Gathered
 from akka_otel_callbacks.verl.idle import idle
-from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
-from akka_otel_callbacks.verl.settings import get, is_rl, max_completion_length, trainer_processes
+from akka_otel_callbacks.verl.rollouts import Rollouts, limits, mean_per_token, set_figures
+from akka_otel_callbacks.verl.settings import get, is_rl, trainer_processes
+from akka_otel_callbacks.verl.unusable import REWARD_KL, unusable_keys
 from akka_otel_callbacks.verl.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, rl_step, sft_step
 
 
@@ -60,11 +61,11 @@ class RLTranslation:
 
     def __init__(self, config: Any, verl_version: tuple[int, ...]) -> None:
         self._config = config
-        self._loss_mode = str(get(config, "actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla"))
-        self._max_length = max_completion_length(config)
+        self._unusable = unusable_keys(config, verl_version)
+        self._limits = limits(config)
         logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
-        self._averages_rates = (number(get(config, "async_training.trigger_parameter_sync_step")) or 1) > 1
+        self._has_several_rates = updates_per_step(config) > 1
         self._early_number: int | None = None
         self._early_row: dict[str, Any] = {}
 
@@ -76,12 +77,15 @@ class RLTranslation:
             self._early_number, self._early_row = call.number, row
             return None
         self._early_number, self._early_row = None, {}
-        step = rl_step(row, self._loss_mode)
+        kl = mean_per_token(part for batch in call.rollouts for part in batch.kl)
+        step = rl_step(row, self._unusable if kl is None else self._unusable | {REWARD_KL})
+        step.kl = kl if step.kl is None else step.kl
         step.number = call.number
-        # fully_async logs the mean over a step's updates, which under a schedule is the rate of none of them.
-        step.learning_rate = None if self._averages_rates else self._learning_rate.applied(step.learning_rate)
+        step.learning_rate = None if self._has_several_rates else self._learning_rate.applied(step.learning_rate)
         step.idle = idle(row, self._config)
-        set_figures(step, call.rollouts, self._max_length)
+        set_figures(step, call.rollouts, self._limits)
+        entropy = mean_per_token(part for batch in call.rollouts for part in batch.entropy)
+        step.entropy = step.entropy if entropy is None else entropy
         _leave_out_padding(step, call.rollouts)
         return step
 
@@ -127,6 +131,17 @@ class LearningRate:
             return logged
         applied, self._next = self._next, logged
         return applied
+
+
+def updates_per_step(config: Any) -> float:
+    """Times that a step's schedule of learning rates advances. Where it is more than once, verl logs the mean of the
+    rates (fully_async) or the one behind the last of them (`separate_async`), neither of which is the step's."""
+    mode = get(config, "trainer.v1.trainer_mode")
+    if get(config, "async_training") is not None:
+        updates = get(config, "async_training.trigger_parameter_sync_step")
+    else:
+        updates = get(config, f"trainer.v1.{mode}.parameter_sync_step") if get(config, "trainer.use_v1", True) else None
+    return number(updates) or 1
 
 
 def translation_for(config: Any, verl_version: str) -> Translation:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.clip_ratio import CLIPPED_HIGH
+from akka_otel_callbacks.verl.per_token import ENTROPY as ENTROPY_PER_TOKEN
+from akka_otel_callbacks.verl.per_token import KL as KL_PER_TOKEN
 
 StepT = TypeVar("StepT", RLStep, SFTStep)
 Row = Mapping[str, Any]
@@ -44,8 +46,10 @@ RL_KEYS = (
     Key("actor/pg_loss", "policy_loss"),  # without entropy and KL terms, unlike actor/loss
     Key("actor/grad_norm", "grad_norm"),
     Key("actor/lr", "learning_rate"),
+    Key(ENTROPY_PER_TOKEN, "entropy", since="0.7"),  # of the update; ours, as the next
     Key("actor/entropy", "entropy"),
     Key("actor/entropy_loss", "entropy", since="0.7"),  # the same mean, of the update; alone where none is recomputed
+    Key(KL_PER_TOKEN, "kl", since="0.7"),
     Key("actor/kl_loss", "kl"),  # to the reference model, unlike actor/ppo_kl and rollout_corr/kl
     Key("actor/reward_kl_penalty", "kl"),
     Key("actor/pg_clipfrac", "clip_ratio"),  # actor/pg_clipfrac_lower is the dual clip's bound, no side of it
@@ -63,25 +67,20 @@ SFT_KEYS = (
     Key("train/global_tokens", "tokens", since="0.6"),
     Key("train/mfu", "mfu", since="0.6"),
 )
-NO_CLIP_SHARE = frozenset({"sapo", "geo_mean", "clip_cov", "dppo_tv", "dppo_kl"})
-"""Policy losses that log something else as `actor/pg_clipfrac`: a constant 0, one side only, tokens left out by
-covariance, or a divergence above its threshold."""
 
 TIMING = "timing_s/"
 PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": "param_sync"}  # fully_async writes the prefix twice
 
 
-def rl_step(row: Row, loss_mode: str = "vanilla") -> RLStep:
+def rl_step(row: Row, unusable: Container[str] = ()) -> RLStep:
     """The figures of a row of a reinforcement trainer.
 
     Args:
         row: numbers by verl's key; anything else in it is left out.
-        loss_mode: the name of the policy loss.
+        unusable: keys that do not say what they are named for in this run.
     """
-    step = _fill(RLStep(timing_s=phases(row)), RL_KEYS, row)
-    if loss_mode in NO_CLIP_SHARE:
-        step.clip_ratio = None
-    step.clip_ratio_high, step.clip_ratio_low = clip_sides(row)
+    step = _fill(RLStep(timing_s=phases(row)), (key for key in RL_KEYS if key.key not in unusable), row)
+    step.clip_ratio_high, step.clip_ratio_low = clip_sides(row) if step.clip_ratio is not None else (None, None)
     return step
 
 

@@ -17,7 +17,7 @@ from verl_cpu.reward import compute_score
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.names import MemoryComponent as Part
-from tests.verl.e2e import fills
+from tests.verl.e2e import fills, seen
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
 
 UPDATES = (
@@ -27,24 +27,35 @@ UPDATES = (
 )
 COSINE = "actor_rollout_ref.actor.optim.lr_scheduler_type=cosine"
 """Every step has a learning rate of its own, and the first the full one."""
+OTHER_SCALES = (
+    "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",  # verl's own entropy and divergence are per sequence
+    "actor_rollout_ref.actor.kl_loss_type=mse",  # which is not the KL divergence
+)
 NEVER_MS = "600000"
 LIMIT = 24
 """Tokens at which the recipe cuts a completion."""
+WINDOW = 45
+"""Tokens that the rollout server has for prompt and completion of a run with such a window."""
 ONLY_AT_THE_END = {"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS}
-FILLS = "tests.verl.e2e.fills"
+FILLS, SEEN = "tests.verl.e2e.fills", "tests.verl.e2e.seen"
 CASES = {
     "v1-cluster": Case(
         "grpo",
         workers=2,
         cluster=True,
-        extra=(*UPDATES, COSINE, "trainer.test_freq=2"),
+        extra=(*UPDATES, *OTHER_SCALES, COSINE, "trainer.test_freq=2"),
         environ=ONLY_AT_THE_END,
-        external=FILLS,
+        external=f"{FILLS},{SEEN}",
     ),
     "v1-tools": Case(
         "tools", extra=(COSINE, "data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
     ),
-    "v0-cluster": Case("grpo-v0", cluster=True, extra=(*UPDATES, COSINE), environ=ONLY_AT_THE_END),
+    "v0-cluster": Case(
+        "grpo-v0",
+        cluster=True,
+        extra=(*UPDATES, COSINE, f"actor_rollout_ref.rollout.max_model_len={WINDOW}"),
+        environ=ONLY_AT_THE_END,
+    ),
 }
 GAUGES = {
     names.RL_STEP_REWARD: "critic/score/mean",
@@ -62,6 +73,7 @@ LENGTHS = {
     names.RL_STEP_COMPLETION_LENGTH_MAX: "response_length/max",
     names.RL_STEP_COMPLETION_LENGTH_MIN: "response_length/min",
 }
+PER_TOKEN = {names.RL_STEP_ENTROPY, names.RL_STEP_KL}
 OWN = (names.ATTR_SERVICE_INSTANCE_ID, names.ATTR_PROCESS_PID, names.ATTR_HOST_NAME, names.ATTR_K8S_POD_NAME)
 """What tells processes apart."""
 TERM = names.ATTR_RL_TERM
@@ -81,6 +93,14 @@ def has_tools(run: Run) -> bool:
     return run.case.recipe == "tools"
 
 
+def has_other_scales(run: Run) -> bool:
+    return SEEN in (run.case.external or "")
+
+
+def has_window(run: Run) -> bool:
+    return any("max_model_len" in setting for setting in run.case.extra)
+
+
 def scores(run: Run, step: int) -> list[float]:
     return [rollout["score"] for rollout in run.rollouts[step]]
 
@@ -90,8 +110,8 @@ def terms(run: Run, step: int) -> dict[str, list[float]]:
     found = defaultdict(list)
     for rollout in run.rollouts[step]:
         for term, value in compute_score("", rollout["output"], "").items():
-            if not isinstance(value, (str, bool)) and term != "score":
-                found[term].append(value)
+            if not isinstance(value, str) and term != "score":
+                found[term].append(float(value))
     return {**found, names.RlTerm.TOTAL: scores(run, step)}
 
 
@@ -105,9 +125,20 @@ def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
 def test_gauges_are_what_verl_logged(run: Run) -> None:
     logged = {metric: run.steps[-1][key] for metric, key in GAUGES.items() if key in run.steps[-1]}
     assert GAUGES.keys() - logged.keys() == ({names.RL_STEP_KL} if has_tools(run) else set())
-    for metric in GAUGES:
+    for metric in GAUGES.keys() - (PER_TOKEN if has_other_scales(run) else set()):
         expected = logged.get(metric)
         assert run.value(metric) == (None if expected is None else close(expected)), metric.name
+
+
+def test_entropy_and_divergence_are_per_token_whatever_the_scale_of_verls_own(run: Run) -> None:
+    if not has_other_scales(run):
+        pytest.skip("verl's own are per token")
+    last = run.steps[-1]
+    entropy, divergence = seen.entropy(run.directory), seen.divergence(run.directory)
+    assert run.value(names.RL_STEP_ENTROPY) == pytest.approx(entropy, rel=1e-5)
+    assert run.value(names.RL_STEP_KL) == pytest.approx(divergence, rel=1e-3, abs=1e-7)
+    assert last["actor/entropy"] > 2 * entropy
+    assert last["actor/kl_loss"] != pytest.approx(divergence, rel=0.1)
 
 
 def test_the_learning_rate_is_the_one_that_the_step_used(run: Run) -> None:
@@ -145,7 +176,7 @@ def test_rewards_are_those_of_the_dumped_rollouts(run: Run) -> None:
 
 def test_reward_terms_are_those_of_the_dumped_rollouts(run: Run) -> None:
     expected = terms(run, 3)
-    assert {"digit", "brevity", "total"} == expected.keys()
+    assert {"digit", "brevity", "acc", "total"} == expected.keys()
     means, stds = run.by(names.RL_STEP_REWARD_TERM, TERM), run.by(names.RL_STEP_REWARD_TERM_STD, TERM)
     assert {term: point.value for term, point in means.items()} == {
         term: close(statistics.mean(values)) for term, values in expected.items()
@@ -188,8 +219,10 @@ def test_truncated_completions_are_those_that_the_server_cut(run: Run) -> None:
         pytest.skip("a completion of several turns is not one text of the server")
     sampled = [line for line in run.completions[2] if line["temperature"] > 0]
     assert len(sampled) == len(run.rollouts[3])
-    ended = [line["tokens"] for line in sampled if line["tokens"] < LIMIT]
-    assert all(line["tokens"] == LIMIT for line in sampled if line["reason"] == "length")
+    ended = [line["tokens"] for line in sampled if line["tokens"] < line["limit"]]
+    assert all(line["tokens"] == line["limit"] for line in sampled if line["reason"] == "length")
+    limits = {line["limit"] for line in sampled}
+    assert max(limits) < LIMIT if has_window(run) else limits == {LIMIT}
     assert run.value(names.RL_STEP_COMPLETION_CLIPPED_RATIO) == close(1 - len(ended) / len(sampled))
     assert run.value(names.RL_STEP_COMPLETION_LENGTH_TERMINATED) == close(statistics.mean(ended))
 
