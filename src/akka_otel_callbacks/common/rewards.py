@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import mean, sample_std
@@ -78,9 +79,16 @@ def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def _are_finite(column: Column) -> bool:
+    """Whether all of them are finite numbers, told by their sum; false also where the sum overflows."""
+    return None not in column and math.isfinite(sum(column))  # type: ignore[arg-type]
+
+
 def _shares(column: Column, is_scored: Sequence[bool]) -> list[float] | None:
     """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them."""
-    given = [value for value, scored in zip(column, is_scored, strict=True) if scored]
+    given = list(compress(column, is_scored))
+    if _are_finite(given):
+        return given or None  # type: ignore[return-value]
     shares = [value if value is not None and math.isfinite(value) else 0.0 for value in given]
     return shares if any(map(_is_finite, given)) else None
 
@@ -88,6 +96,8 @@ def _shares(column: Column, is_scored: Sequence[bool]) -> list[float] | None:
 def _recorded(column: Column, totals: Column) -> list[float]:
     """What the histogram gets of a term: every share that it gave to a scored rollout, and each score that went wrong,
     which the recorder counts apart."""
+    if _are_finite(column) and _are_finite(totals):
+        return list(column)  # type: ignore[arg-type]
     return [
         value
         for value, total in zip(column, totals, strict=True)

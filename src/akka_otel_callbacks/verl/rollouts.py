@@ -136,7 +136,7 @@ class _Columns:
         for term, values in batch.terms.items():
             column = self.terms.setdefault(term, [])
             column += [None] * (len(self.totals) - len(column))  # the batches before had no such term
-            column += [number(value, truth=True) for value in compress(_list(values), last)]
+            column += _numbers(list(compress(_list(values), last)))
         self.totals += compress(scores, last)
         self.groups += compress(batch.groups or (), last)
         tallies = compress(batch.tools or (), map(all, zip(generated, last, strict=True)))
@@ -159,6 +159,12 @@ class _Columns:
 def _list(column: Any) -> list[Any]:
     """A column's values. On a device this waits for it, which is why it happens on the exporter's thread."""
     return column.tolist() if hasattr(column, "tolist") else list(column)
+
+
+def _numbers(values: list[Any]) -> list[float | None]:
+    if set(map(type, values)) <= {float, type(None)}:
+        return values
+    return [number(value, truth=True) for value in values]
 
 
 def _own_lengths(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> list[int | None]:

@@ -26,7 +26,7 @@ DRIVER_POD, CLUSTER_POD = "pod-of-the-driver", "pod-of-the-cluster"
 @dataclass(frozen=True)
 class Case:
     """A training that tests look at. `extra` are Hydra overrides; `cluster`: on a Ray cluster that runs already;
-    `external`: a module of these tests that verl loads in all of its processes."""
+    `external`: modules of these tests that verl loads in all of its processes."""
 
     recipe: str
     workers: int = 1
@@ -41,8 +41,8 @@ class Case:
         """Variables of all processes, those of a cluster included."""
         if self.external is None:
             return {}
-        root = Path(__file__).parents[3]
-        return {"VERL_USE_EXTERNAL_MODULES": self.external, "PYTHONPATH": str(root)}
+        paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"VERL_USE_EXTERNAL_MODULES": self.external, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @dataclass(frozen=True)

@@ -307,7 +307,7 @@ def test_all_processes_name_the_same_run(run: Run) -> None:
     (resource,) = map(dict, shared)
     assert resource[names.ATTR_RUN_ENGINE.name] == names.RunEngine.VERL
     assert resource[names.ATTR_RUN_METHOD.name] == "GRPO"
-    assert resource[names.ATTR_RUN_BASE_MODEL.name] == str(run.directory / "assets/model")
+    assert resource[names.ATTR_RUN_BASE_MODEL.name] == "model"
     assert resource[names.ATTR_RUN_LEARNING_RATE.name] == 1e-3
     assert resource[names.ATTR_RUN_GROUP_SIZE.name] == 4
     assert resource[names.ATTR_RUN_ATTEMPT.name] == 1

@@ -99,7 +99,7 @@ def test_all_processes_name_the_same_run(run: Run) -> None:
         names.ATTR_RUN_ID: run.run_id,
         names.ATTR_RUN_ENGINE: names.RunEngine.VERL,
         names.ATTR_RUN_METHOD: names.RunMethod.SFT,
-        names.ATTR_RUN_BASE_MODEL: str(run.directory / "assets/model"),
+        names.ATTR_RUN_BASE_MODEL: "model",
         names.ATTR_PROJECT: "e2e",
     }.items():
         assert {point.resource[attribute.name] for point in run.points} == {expected}
