@@ -145,7 +145,9 @@ def test_the_process_ends_in_time(case: Case, ends: Ends) -> None:
     seconds, status, stderr = ends.of(case)
     assert status == STATUS.get(case.end, 0), stderr
     assert seconds - ends.at_rest_s() <= PROMISE_S, stderr
-    assert "could not be sent within 2 s" in stderr
+    assert "3 steps were not sent to otlp" in stderr
+    why = {"refused": "refused", "silent": "did not answer", "503": "unavailable"}[case.collector]
+    assert why in stderr.lower()
     assert stderr.count("does not take what is sent") <= 2, "one warning for each signal"
     assert "Traceback" not in stderr or case.end in ("exception", "interrupted", "interrupted and left open")
     assert stderr.count("Traceback") <= 1, "no thread of ours died"
@@ -165,4 +167,4 @@ def test_with_a_collector_that_answers_everything_arrives(end: str, sink: OtlpSi
     assert status == STATUS.get(end, 0), stderr
     assert sink.latest(names.RL_STEP_COUNT).value == 3
     assert [span.name for span in sink.spans()] == [names.SPAN_JOB.name]
-    assert "could not be sent" not in stderr
+    assert "not sent" not in stderr

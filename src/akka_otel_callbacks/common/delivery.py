@@ -10,6 +10,9 @@ from weakref import WeakValueDictionary
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.text import one_line
 
+REJECTED = "rejected"
+"""The kind of a reply to what arrived and was not taken as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -40,7 +43,7 @@ class Reply:
         if not rejected:
             return cls(True, said, status=status)
         reason = f"it rejected {rejected} of the points or spans: {said or 'no reason given'}"
-        return cls(False, reason, kind="rejected", status=status)
+        return cls(False, reason, kind=REJECTED, status=status)
 
 
 class Watch:

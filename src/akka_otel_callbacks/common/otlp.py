@@ -95,9 +95,12 @@ class Delivery:
         self._watch = Watch.of(f"{target.protocol} {urlsplit(target.endpoint or '').netloc or target.endpoint}")
         self._jitter = random.Random()
         self._stopped = threading.Event()
+        self.reply: Reply | None = None
+        """To the last attempt of the newest export; None before there is one."""
 
     def __call__(self, message: Message) -> bool:
         """Whether the receiver took all of it."""
+        self.reply = None
         reply = self._tried(message)
         self._watch.tell(self, self._target, reply)
         return reply.delivered
@@ -125,7 +128,7 @@ class Delivery:
         deadline = time.monotonic() + self._timeout_s
         attempt = 0
         while True:
-            reply = self.once(message, max(deadline - time.monotonic(), 0.001))
+            reply = self.reply = self.once(message, max(deadline - time.monotonic(), 0.001))
             pause_s = self._pause_s(reply, attempt)
             if reply.delivered or not reply.retryable or time.monotonic() + pause_s > deadline:
                 return reply
@@ -150,6 +153,11 @@ class OtlpMetrics(MetricExporter):
         deltas = DELTAS[target.otlp.temporality]
         super().__init__(preferred_temporality={kind: DELTA if kind in deltas else CUMULATIVE for kind in INSTRUMENTS})
         self.delivery = Delivery(target)
+
+    @property
+    def reply(self) -> Reply | None:
+        """What the collector said to the last attempt of the newest export; None before it said something."""
+        return self.delivery.reply
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         delivered = self.delivery(metrics_request(metrics_data))

@@ -6,6 +6,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult
 
+from akka_otel_callbacks.common.delivery import REJECTED, Reply
 from akka_otel_callbacks.common.metric import Kind
 from akka_otel_callbacks.common.producer import Producer, Run
 from akka_otel_callbacks.common.selection import Target
@@ -39,7 +40,7 @@ class Push:
         finally:
             self._sending = False
             detach(context)
-        if self._arrived:
+        if self._arrived or self._rejected():
             self._producer.sent()
         return self._arrived
 
@@ -57,13 +58,24 @@ class Push:
             return None
         steps = self._producer.unsent.steps
         what = f"{steps} {'step was' if steps == 1 else 'steps were'}" if steps else "the last figures were"
-        if ended:
-            why = f"{self._target} does not take what is sent"
-        elif self._sending:
-            why = f"{self._target} did not take what was sent within {timeout_s:g} s"
-        else:
-            why = f"they could not be collected within {timeout_s:g} s, which is not the target's fault"
-        return f"{what} not sent to {self._target.kind}: {why}"
+        return f"{what} not sent to {self._target}: {self._why(timeout_s, ended=ended)}"
+
+    def _why(self, timeout_s: float, *, ended: bool) -> str:
+        reply = self._reply()
+        if not ended and not self._sending:
+            return f"they could not be collected within {timeout_s:g} s, which is no fault of the receiver's"
+        if reply is not None and reply.reason:
+            return reply.reason
+        return "it did not take them" if ended else f"it did not answer within {timeout_s:g} s"
+
+    def _reply(self) -> Reply | None:
+        """What the receiver said to the newest export. A file says nothing."""
+        return getattr(self._exporter, "reply", None)
+
+    def _rejected(self) -> bool:
+        """Whether the receiver took the rest and will never take what it left: to send that again would be wrong."""
+        reply = self._reply()
+        return reply is not None and reply.kind == REJECTED
 
 
 def _deltas(exporter: MetricExporter) -> frozenset[Kind]:

@@ -227,7 +227,7 @@ class Telemetry:
                 logger.warning("%s", missing)
         for closer in self._closers:
             if closer.is_alive() and closer not in self._loops:
-                logger.warning("the last %s could not be sent within %g s", closer.what, timeout_s)
+                logger.warning("the last %s were not sent within %g s", closer.what, timeout_s)
         if self._translator is not None:
             self._translator.say_what_is_missing()
 
