@@ -47,8 +47,8 @@ def reader() -> Reader:
 def run(reader: Reader) -> Iterator[Callable[..., ExportLoop]]:
     loops: list[ExportLoop] = []
 
-    def start(interval_s: float = LONG_S, pause_s: float | None = None) -> ExportLoop:
-        loops.append(ExportLoop(reader.collect, reader.shutdown, interval_s, pause_s))
+    def start(interval_s: float = LONG_S, pause_s: float | None = None, share: float = 1.0) -> ExportLoop:
+        loops.append(ExportLoop(reader.collect, reader.shutdown, interval_s, pause_s, share))
         loops[-1].start()
         return loops[-1]
 
@@ -75,6 +75,19 @@ def test_it_exports_at_every_interval_and_once_more_at_the_end(run: Callable[...
     seconds_to_end(loop)
     assert reader.collected[-1] >= stopped
     assert reader.closed
+
+
+def test_the_first_export_comes_after_the_share_of_the_interval(run: Callable[..., ExportLoop], reader: Reader) -> None:
+    began = time.monotonic()
+    run(interval_s=1.0, share=0.1)
+    wait_until(lambda: len(reader.collected) == 2)
+    assert reader.collected[0] - began >= 0.095
+    assert reader.collected[1] - reader.collected[0] >= 0.95
+
+
+def test_with_a_small_share_it_does_not_wait_for_the_interval(run: Callable[..., ExportLoop], reader: Reader) -> None:
+    run(interval_s=LONG_S, share=0.001)
+    wait_until(lambda: reader.collected)
 
 
 def test_steps_do_not_wake_a_loop_that_goes_by_the_interval(run: Callable[..., ExportLoop], reader: Reader) -> None:

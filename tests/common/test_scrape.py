@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -15,10 +18,12 @@ from prometheus_client.samples import Sample
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.metric import Attribute, Metric
 from akka_otel_callbacks.common.producer import POWERS_OF_TWO
+from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import GAUGES, RLStep, SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.translator import MOST_CAPTURES
 from tests.common.reports import Report, grpo_step
+from tests.support.otlp_sink import wait_until
 from tools.prometheus import prometheus_label, prometheus_name
 
 Start = Callable[..., Telemetry]
@@ -99,6 +104,54 @@ def test_what_nobody_scrapes_is_bounded_and_not_lost(endpoint: Endpoint, start: 
     report(telemetry, *(RLStep(number=number, duration_s=1.0) for number in range(1, 1001)))
     assert telemetry._translator.waiting() <= MOST_CAPTURES
     assert endpoint.value(names.RL_STEP_DURATION, suffix="_count") == 1000
+
+
+def test_an_endpoint_that_nobody_reads_costs_the_training_no_translation_and_no_memory(
+    endpoint: Endpoint, start: Start
+) -> None:
+    translators: set[int] = set()
+    translated: list[int] = []
+
+    class Watched(Report):
+        def deliver(self, recorder: Recorder) -> None:
+            translators.add(threading.get_ident())
+            super().deliver(recorder)
+            translated[:] = [self.step.number]
+
+    telemetry = start()
+    for number in range(1, 10_001):
+        step = RLStep(number=number, duration_s=1.0, reward=float(number), rollout_completion_length=[number, 7])
+        telemetry.capture(Watched(step), step=True)
+        if number % 50 == 0:  # steps come quickly, but not faster than they can be translated
+            wait_until(lambda number=number: translated == [number])
+        if number == 2000:
+            blocks = sys.getallocatedblocks()
+    assert sys.getallocatedblocks() - blocks < 4000, "8000 steps leave something behind, half an object each"
+    assert threading.get_ident() not in translators
+    assert endpoint.value(names.RL_STEP_REWARD) == 10_000
+    assert endpoint.value(names.RL_ROLLOUT_COMPLETION_LENGTH, suffix="_count") == 20_000
+
+
+def test_a_scrape_under_load_answers_with_a_recent_step(endpoint: Endpoint, start: Start) -> None:
+    """Steps come without a pause, faster than anybody can translate them."""
+    telemetry = start()
+    step, done = grpo_step(1), threading.Event()
+
+    def train() -> None:
+        for number in itertools.count(1):
+            if done.is_set():
+                return
+            report(telemetry, dataclasses.replace(step, number=number))
+
+    training = threading.Thread(target=train)
+    training.start()
+    try:
+        counts = [endpoint.value(names.RL_STEP_COUNT) or 0.0 for _ in range(5)]
+    finally:
+        done.set()
+        training.join()
+    assert counts == sorted(counts)
+    assert counts[-1] > counts[0]
 
 
 def test_scrapes_at_once_do_not_disturb_each_other(endpoint: Endpoint, start: Start) -> None:

@@ -21,6 +21,7 @@ from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.rollouts import Rollouts
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.verl.recorded import calls
+from tests.verl.recorded import steps as recorded_steps
 from tests.verl.test_settings import RL, SFT
 
 
@@ -357,3 +358,36 @@ def test_verl_still_makes_it_with_these_names() -> None:
     assert isinstance(verl_tracking, ModuleType)
     parameters = inspect.signature(verl_tracking.Tracking.__init__).parameters
     assert list(parameters) == ["self", "project_name", "experiment_name", "default_backend", "config"]
+
+
+def test_every_step_of_a_large_batch_arrives(sink: OtlpSink) -> None:
+    """8192 rollouts with four terms a step, the log rows of a real run, at the default interval."""
+    (_, row), rollouts, steps = recorded_steps("v1_grpo_kl_val_2")[-1], 8192, 10
+    terms = ("accuracy", "format", "length", "penalty")
+    scores = np.arange(rollouts) % 11 / 10
+    made = make()
+    for number in range(1, steps + 1):
+        shares = {term: list((scores + number) / (place + 2)) for place, term in enumerate(terms[:-1])}
+        shares["penalty"] = list(-scores / number)
+        INBOX.keep(
+            Rollouts(
+                scores=scores + number,
+                lengths=np.arange(rollouts) % 512 + 1,
+                own_lengths=np.arange(rollouts) % 512 + 1,
+                groups=[f"prompt-{index // 8}" for index in range(rollouts)],
+                terms=shares,
+            )
+        )
+        made.log(data={**row, "training/global_step": number}, step=number)
+    made.finish()
+    rewards = [point.value for point in sink.series(names.RL_STEP_REWARD)]
+    assert list(dict.fromkeys(rewards)) == pytest.approx([scores.mean() + step for step in range(1, steps + 1)])
+    for term in ("total", *terms):
+        histogram = sink.latest(names.RL_ROLLOUT_REWARD, {names.ATTR_RL_TERM: term}).histogram
+        assert histogram.count == sum(histogram.counts) == rollouts * steps
+    assert histogram.min == -1.0
+    assert histogram.sum is None
+    assert sink.latest(names.RL_ROLLOUT_REWARD_NEGATIVE).value == steps * (scores > 0).sum()
+    lengths = sink.latest(names.RL_ROLLOUT_COMPLETION_LENGTH).histogram
+    assert (lengths.count, lengths.sum) == (rollouts * steps, steps * (np.arange(rollouts) % 512 + 1).sum())
+    assert not guard.failures

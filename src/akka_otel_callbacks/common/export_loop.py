@@ -46,16 +46,22 @@ class Closer(threading.Thread):
 
 
 class ExportLoop(Closer):
-    """Exports at every interval and once more at the end. Where `pause_s` is given, it also exports as soon as a step
-    is reported and the last export began that long ago."""
+    """Exports at every interval and once more at the end, the first time after `share` of the interval: of thousands of
+    processes that start together and never stop, each has a moment of its own. Where `pause_s` is given, it also
+    exports as soon as a step is reported and the last export began that long ago."""
 
     def __init__(
-        self, export: ExportOnce, close: Callable[[], object], interval_s: float, pause_s: float | None
+        self,
+        export: ExportOnce,
+        close: Callable[[], object],
+        interval_s: float,
+        pause_s: float | None,
+        share: float = 1.0,
     ) -> None:
         super().__init__("exporter", close)
         self._export_once = export
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)  # past it a wait raises
-        self._pause_s = pause_s
+        self._pause_s, self._share = pause_s, share
         self._wake = threading.Event()
         self._hurry = threading.Event()
         self._exports = threading.Condition()
@@ -82,10 +88,11 @@ class ExportLoop(Closer):
         self._wake.set()
 
     def _until_stopped(self) -> None:
-        last = False
+        last, wait_s = False, self._interval_s * self._share
         while not last:
             if not self._stop_event.is_set():
-                self._wake.wait(self._interval_s)
+                self._wake.wait(wait_s)
+            wait_s = self._interval_s
             last = self._stop_event.is_set()  # read before the export, which then has all that came before the stop
             self._wake.clear()
             self._hurry.clear()

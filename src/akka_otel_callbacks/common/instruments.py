@@ -65,8 +65,7 @@ class StepInstruments:
         self._shown = Snapshot(Board(), {})
         sources = {
             names.TELEMETRY_NONFINITE: self._refreshed,
-            names.TELEMETRY_DROPPED: lambda: self._shown.counters.get(names.TELEMETRY_DROPPED, ()),
-            step_type.counter: lambda: self._shown.counters.get(step_type.counter, ()),
+            **{metric: self._counts(metric) for metric in recorder.counters if metric is not names.TELEMETRY_NONFINITE},
             **{source.metric: self._reads(source.metric) for source in GAUGES[step_type]},
         }
         self.ends = [observe(meter, metric, source) for metric, source in sources.items()]
@@ -79,6 +78,9 @@ class StepInstruments:
         with self._recorder.lock:
             self._shown = self._recorder.snapshot()
         return self._shown.counters[names.TELEMETRY_NONFINITE]
+
+    def _counts(self, metric: Metric) -> ReadPoints:
+        return lambda: self._shown.counters.get(metric, ())
 
     def _reads(self, metric: Metric) -> ReadPoints:
         return lambda: self._shown.board.points(metric)

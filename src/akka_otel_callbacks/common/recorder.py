@@ -76,11 +76,19 @@ class Recorder:
         self.overflow = 0
         """Steps that the queue had no room for. They are completed steps like the others, so they count."""
         self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
+        self.negative: Counter[AttributeValue] = Counter()
+        """How many rewards were below zero, by term."""
         self.listeners = [*listeners]
         self.lock = threading.Lock()
         self.reported_ns: int | None = None
         """When the capture that is being translated was made; None is now."""
-        self._counter = step_type.counter
+        self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
+            names.TELEMETRY_NONFINITE: self.nonfinite_points,
+            names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow, 0),
+            step_type.counter: self.count_points,
+        }
+        if step_type is RLStep:
+            self.counters[names.RL_ROLLOUT_REWARD_NEGATIVE] = self.negative_points
         self._last_number: int | None = None
 
     def record(self, step: Step) -> None:
@@ -105,6 +113,9 @@ class Recorder:
                 self.steps += 1
             for broken, count in nonfinite.items():
                 self.nonfinite[broken] = self.nonfinite.get(broken, 0) + count
+            for metric, attributes, _, distribution in distributions:
+                if metric is names.RL_ROLLOUT_REWARD and distribution.summary.negative:
+                    self.negative[attributes[TERM]] += distribution.summary.negative
             for listener in self.listeners:
                 listener(record)
 
@@ -114,12 +125,7 @@ class Recorder:
 
     def snapshot(self) -> Snapshot:
         """Only with `lock` held."""
-        counters: Counters = {
-            names.TELEMETRY_NONFINITE: self.nonfinite_points(),
-            names.TELEMETRY_DROPPED: dropped_points(self.overflow, 0),
-            self._counter: self.count_points(),
-        }
-        return Snapshot(self.board, counters)
+        return Snapshot(self.board, {metric: points() for metric, points in self.counters.items()})
 
     def count_points(self) -> tuple[Point, ...]:
         """The step counter: no series before the first completed step, so that a long preparation is no stall."""
@@ -131,6 +137,10 @@ class Recorder:
             (count, {names.ATTR_TELEMETRY_METRIC.name: name} | ({} if term is None else {TERM: term}))
             for (name, term), count in self.nonfinite.items()
         )
+
+    def negative_points(self) -> tuple[Point, ...]:
+        """No series for a term that never had a negative value."""
+        return tuple((count, labelled(names.ATTR_RL_TERM, term)) for term, count in self.negative.items())
 
 
 def dropped_points(overflow: int, thinned: int) -> tuple[Point, ...]:

@@ -195,7 +195,8 @@ class Telemetry:
                 serve(output.scraped, run)
             if output.exporter is not None:
                 push = Push(output.exporter, run, output.target)
-                self._loops.append(ExportLoop(push.export, push.close, output.interval_s, output.pause_s))
+                share = self.identity.share
+                self._loops.append(ExportLoop(push.export, push.close, output.interval_s, output.pause_s, share))
                 self._pushes.append((push, self._loops[-1]))
         self._closers.extend(self._loops)
 
