@@ -160,6 +160,29 @@ def test_several_points_of_a_gauge_are_taken_in_the_order_of_their_times_and_onc
         assert _values(path) == [-time for time in range(1, 13)]
 
 
+def test_the_figure_that_holds_now_is_no_step(path: Path) -> None:
+    """Each line ends with it, at the time of the export."""
+    path.write_text(
+        _document(_gauge((1, 5.0), (2, 5.0), (9, 5.0)))
+        + _document(_gauge((19, 5.0)))
+        + _document(_gauge((21, 6.0), (29, 6.5)))  # the step before last was thinned out
+    )
+    assert _values(path) == [5, 5, 6, 6.5]
+
+
+def test_a_figure_that_the_latest_step_lacks_has_ended(path: Path) -> None:
+    with_kl, without = {**_gauge((1, 0.5), (2, 0.5)), "name": "kl"}, {**_gauge((1, 7), (3, 8), (9, 8)), "name": "loss"}
+    path.write_text(_document(with_kl, without))
+    (only,) = figures.read(path).sessions
+    shown = {series.name: (series.values, only.is_current(series)) for series in only.sorted_series()}
+    assert shown == {"kl": ([0.5, 0.5], False), "loss": ([7, 8], True)}
+
+
+def test_a_gauge_that_is_read_at_every_export_keeps_its_equal_values(path: Path) -> None:
+    path.write_text(_document(_gauge((9, 50))) + _document(_gauge((19, 50))) + _document(_gauge((29, 51))))
+    assert _values(path) == [50, 50, 51]
+
+
 def test_points_that_do_not_say_their_time_keep_their_place(path: Path) -> None:
     path.write_text(_document(_gauge((0, 1), (0, 1), (0, 2))) + _document(_gauge((7, 3), (0, 4))))
     assert _values(path) == [1, 1, 2, 3, 4]

@@ -24,6 +24,7 @@ NO_RECORDED_VALUE = 1
 """The flag of a point that only says that its series has ended."""
 
 Labels = tuple[tuple[str, str], ...]
+Key = tuple[str, Labels]
 MALFORMED = (ValueError, RecursionError)
 """What a line that is no OTLP document raises while it is read."""
 
@@ -70,11 +71,18 @@ class Series:
 
 @dataclass(slots=True)
 class Session:
-    """What one attempt of one process exported: its resource, and its series by name and labels."""
+    """What one attempt of one process exported: its resource, and its series by name and labels.
+
+    Attributes:
+        stepwise: the gauges that have a point for each step. An export ends such a gauge with the figure that holds
+            now, which is mostly the one of the last step once more.
+        newest: the time of the newest point.
+    """
 
     resource: Mapping[str, str]
     exports: int = 0
-    series: dict[tuple[str, Labels], Series] = field(default_factory=dict)
+    series: dict[Key, Series] = field(default_factory=dict)
+    stepwise: set[Key] = field(default_factory=set)
     newest: int = 0
 
     def sorted_series(self) -> list[Series]:
@@ -105,6 +113,10 @@ class _Point:
     start: int
     time: int
     value: float | Histogram
+
+    @property
+    def key(self) -> Key:
+        return self.name, self.labels
 
 
 def other_processes(path: Path) -> list[Path]:
@@ -165,11 +177,15 @@ class _Sessions:
         session = session or Session(dict(resource))
         self._open[resource] = session  # last in the order, because it is the newest now
         session.exports += 1
+        now = _now(session, points)
         for point in points:
             new = Series(point.name, point.labels, point.unit, point.total)
-            series = session.series.setdefault((point.name, point.labels), new)
-            series.last_export = session.exports
-            series.add(point.value, point.time)
+            series = session.series.setdefault(point.key, new)
+            of_a_step = point.key in session.stepwise and point.time < now
+            if not of_a_step:
+                series.last_export = session.exports
+            if of_a_step or point.key not in session.stepwise or series.values[-1:] != [point.value]:
+                series.add(point.value, point.time)
             session.newest = max(session.newest, point.time)
 
     def settled(self) -> list[Session]:
@@ -180,9 +196,19 @@ class _Sessions:
         return sessions
 
 
+def _now(session: Session, points: list[_Point]) -> int:
+    """Up to when this export tells the steps: the newest time of a gauge that has a point for each of them."""
+    times: dict[Key, list[int]] = {}
+    for point in points:
+        if not point.total and not isinstance(point.value, Histogram):
+            times.setdefault(point.key, []).append(point.time)
+    session.stepwise.update(key for key, several in times.items() if len({*several} - {0}) > 1)
+    return max((time for key in session.stepwise & times.keys() for time in times[key]), default=0)
+
+
 def _counts_anew(session: Session, points: list[_Point]) -> bool:
     """Whether the counters that the session has began after the session's newest point, all of them."""
-    known = [point for point in points if point.total and (point.name, point.labels) in session.series]
+    known = [point for point in points if point.total and point.key in session.series]
     return bool(known) and all(point.start > session.newest for point in known)
 
 
