@@ -16,7 +16,8 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.trl.rl import scored
-from akka_otel_callbacks.verl.rollouts import Limits, Rollouts, columns, set_figures
+from akka_otel_callbacks.verl.limits import Limits
+from akka_otel_callbacks.verl.rollouts import Rollouts, columns, set_figures
 
 NAN, INF = math.nan, math.inf
 FIGURES = (

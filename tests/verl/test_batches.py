@@ -21,7 +21,8 @@ from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.verl import batches
 from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.inbox import PerToken
-from akka_otel_callbacks.verl.rollouts import Limits, Rollouts, set_figures
+from akka_otel_callbacks.verl.limits import Limits
+from akka_otel_callbacks.verl.rollouts import Rollouts, set_figures
 from akka_otel_callbacks.verl.tags import TERMS
 from akka_otel_callbacks.verl.tools import TALLY
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.step import RLStep
-from akka_otel_callbacks.verl.rollouts import Limits, Rollouts, columns, limits, set_figures
+from akka_otel_callbacks.verl.limits import Limits
+from akka_otel_callbacks.verl.rollouts import Rollouts, columns, set_figures
 
 finite = st.floats(-1e6, 1e6)
 
@@ -129,14 +130,14 @@ def test_without_a_known_maximum_nothing_is_said_of_truncation() -> None:
 def test_the_rollout_servers_window_cuts_before_the_maximum() -> None:
     """vLLM stops where prompt and completion fill `max_model_len`, whatever the completion may have."""
     lengths, prompts = [24.0, 14.0, 13.0, 4.0, 5.0], np.array([2, 16, 16, 26, 26])
-    step = figures(batch([0.0] * 5, lengths=lengths, prompt_lengths=prompts), context=30)
+    step = figures(batch([0.0] * 5, lengths=lengths, prompt_lengths=prompts), window=30)
     assert step.completion_clipped_ratio == 0.8
     assert step.completion_length_terminated == 13.0
     assert figures(batch([0.0] * 5, lengths=lengths, prompt_lengths=prompts)).completion_clipped_ratio == 0.2
 
 
 def test_without_the_prompts_lengths_a_window_says_nothing() -> None:
-    assert figures(batch([0.0]), context=30).completion_clipped_ratio is None
+    assert figures(batch([0.0]), window=30).completion_clipped_ratio is None
 
 
 def test_a_tools_response_that_does_not_fit_cuts_a_shorter_completion() -> None:
@@ -162,29 +163,6 @@ def test_rejected_tokens_were_generated_all_the_same() -> None:
         None,
         [],
     )
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({}, Limits()),
-        ({"rollout": {"response_length": 24, "max_model_len": 30}}, Limits(24.0, 30.0)),
-        ({"rollout": {"response_length": 24, "max_model_len": 30, "name": "sglang"}}, Limits(24.0, 29.0)),
-        ({"rollout": {"response_length": "many", "max_model_len": "auto"}}, Limits()),
-        ({"rollout": {"multi_turn": {"function_tool_path": "tools.py"}}}, Limits(has_tools=True)),
-        ({"rollout": {"multi_turn": {"tool_config_path": "tools.yaml"}}}, Limits(has_tools=True)),
-        ({"rollout": {"multi_turn": {"enable": True}}}, Limits()),
-    ],
-)
-def test_limits_are_those_of_the_configuration(config: dict[str, Any], expected: Limits) -> None:
-    assert limits({"actor_rollout_ref": config}) == expected
-
-
-def test_rejection_is_read_from_the_configuration() -> None:
-    correction = {"rollout_rs": "token_k1", "bypass_mode": False}
-    assert limits({"algorithm": {"rollout_correction": correction}}).rejects
-    assert not limits({"algorithm": {"rollout_correction": {**correction, "bypass_mode": True}}}).rejects
-    assert not limits({"algorithm": {"rollout_correction": {**correction, "rollout_rs": None}}}).rejects
 
 
 def test_tool_responses_fill_the_window_but_are_no_tokens_of_the_completion() -> None:

@@ -11,16 +11,11 @@ from akka_otel_callbacks.common.numbers import mean, number
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.verl.inbox import PerToken
-from akka_otel_callbacks.verl.settings import get, max_completion_length
-from akka_otel_callbacks.verl.unusable import rejects_tokens
+from akka_otel_callbacks.verl.limits import Limits
 
 SCORE, ADDED_TO_SCORE = "score", "overlong_reward"
 """A reward function that returns a dict has its total under `score`; only verl's DAPO reward manager adds a term to
 it afterwards."""
-
-
-TOOL_PATHS = ("tool_config_path", "function_tool_path")
-"""Where verl's configuration says which tools there are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,34 +50,6 @@ class Rollouts:
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows of terms turned into columns, None where a row lacks the term."""
     return {term: [row.get(term) for row in rows] for term in dict.fromkeys(term for row in rows for term in row)}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What ends a completion before its end, and what hides its length."""
-
-    response: float | None = None
-    """Tokens at which an agent loop cuts what follows the prompt."""
-    context: float | None = None
-    """Tokens at which a rollout server stops, the prompt included."""
-    has_tools: bool = False
-    """A tool's response that does not fit ends a completion that is shorter."""
-    rejects: bool = False
-    """Tokens that are rejected for the update are no longer in the mask of the model's own ones."""
-
-
-def limits(config: Any) -> Limits:
-    """As verl's configuration has them."""
-    rollout = "actor_rollout_ref.rollout"
-    context = number(get(config, f"{rollout}.max_model_len"))
-    if context is not None and get(config, f"{rollout}.name") == "sglang":
-        context -= 1  # verl keeps a token free there
-    return Limits(
-        response=number(max_completion_length(config)),
-        context=context,
-        has_tools=any(get(config, f"{rollout}.multi_turn.{paths}") for paths in TOOL_PATHS),
-        rejects=rejects_tokens(config),
-    )
 
 
 def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> None:
@@ -185,10 +152,10 @@ def _truncated(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> lis
 
 def _bounds(batch: Rollouts, rows: int, limits: Limits) -> list[float | None]:
     """Tokens after the prompt that each completion may have."""
-    if limits.response is None or limits.context is None:
+    if limits.response is None or limits.window is None:
         return [limits.response] * rows
     prompts = _list(batch.prompt_lengths)
-    return [min(limits.response, limits.context - prompt) for prompt in prompts] if prompts else [None] * rows
+    return [min(limits.response, limits.window - prompt) for prompt in prompts] if prompts else [None] * rows
 
 
 def _ended_by_tool(batch: Rollouts, rows: int, limits: Limits) -> list[bool | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.verl.gathering import Gathered
 from akka_otel_callbacks.verl.idle import idle
-from akka_otel_callbacks.verl.rollouts import Rollouts, limits, mean_per_token, set_figures
+from akka_otel_callbacks.verl.limits import Limits, limits
+from akka_otel_callbacks.verl.rollouts import Rollouts, mean_per_token, set_figures
 from akka_otel_callbacks.verl.settings import get, is_rl, trainer_processes
 from akka_otel_callbacks.verl.unusable import REWARD_KL, unusable_keys
 from akka_otel_callbacks.verl.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, rl_step, sft_step
@@ -62,7 +64,7 @@ class RLTranslation:
     def __init__(self, config: Any, verl_version: tuple[int, ...]) -> None:
         self._config = config
         self._unusable = unusable_keys(config, verl_version)
-        self._limits = limits(config)
+        self._verl_version = verl_version
         logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
         self._has_several_rates = updates_per_step(config) > 1
@@ -88,6 +90,11 @@ class RLTranslation:
         step.entropy = step.entropy if entropy is None else entropy
         _leave_out_padding(step, call.rollouts)
         return step
+
+    @functools.cached_property
+    def _limits(self) -> Limits:
+        """Read when they are first needed, on the exporter's thread: the model's own are in a file."""
+        return limits(self._config, self._verl_version)
 
     def _with_early(self, call: LogCall) -> dict[str, Any]:
         return self._early_row | call.row if call.number == self._early_number else call.row
