@@ -21,12 +21,18 @@ TRAINER = names.RlRole.TRAINER
 class Expected(NamedTuple):
     roles: frozenset[str]
     idle: frozenset[str] = frozenset()
+    extra: tuple[str, ...] = ()
+    has_rate: bool = True
 
 
+TWO_UPDATES = (
+    "trainer.v1.separate_async.parameter_sync_step=2",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+)
 CASES = {
-    "ppo": Expected(frozenset({"actor_rollout+critic"})),
+    "ppo": Expected(frozenset({"actor_rollout_ref+critic"}), extra=("algorithm.use_kl_in_reward=True",)),
     "colocate-async": Expected(frozenset({"actor_rollout"})),
-    "separate-async": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
+    "separate-async": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER}), TWO_UPDATES, has_rate=False),
     "one-step-off": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
 }
 QUIET = {"VERL_LOGGING_LEVEL": "WARN"}
@@ -35,7 +41,8 @@ QUIET = {"VERL_LOGGING_LEVEL": "WARN"}
 
 @pytest.fixture(scope="module", params=CASES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with trained(Case(request.param, environ=QUIET), tmp_path_factory.mktemp("run")) as run:
+    case = Case(request.param, extra=CASES[request.param].extra, environ=QUIET)
+    with trained(case, tmp_path_factory.mktemp("run")) as run:
         yield run
 
 
@@ -50,6 +57,22 @@ def test_the_last_step_is_what_verl_logged(run: Run) -> None:
     assert run.value(names.RL_STEP_REWARD) == pytest.approx(last["critic/score/mean"], rel=1e-6)
     assert run.value(names.RL_STEP_GRAD_NORM) == pytest.approx(last["actor/grad_norm"], rel=1e-6)
     assert run.value(names.RL_STEP_ROLLOUTS) == 16
+
+
+def test_a_step_of_several_rates_has_none(run: Run) -> None:
+    rate = run.value(names.RL_STEP_LEARNING_RATE)
+    assert rate == (pytest.approx(run.steps[-2]["actor/lr"]) if CASES[run.case.recipe].has_rate else None)
+
+
+def test_entropy_is_that_of_all_the_steps_tokens(run: Run) -> None:
+    """verl weighs the updates of a step by their samples, and here by tokens."""
+    assert run.value(names.RL_STEP_ENTROPY) == pytest.approx(run.steps[-1]["actor/entropy"], rel=0.01)
+
+
+def test_a_penalty_on_the_rewards_has_a_divergence(run: Run) -> None:
+    divergence = run.value(names.RL_STEP_KL)
+    penalty = run.steps[-1].get("actor/reward_kl_penalty")
+    assert divergence == (None if penalty is None else pytest.approx(penalty, rel=0.5, abs=1e-4))
 
 
 def test_every_worker_says_where_it_runs(run: Run) -> None:
