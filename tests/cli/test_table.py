@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from opentelemetry.sdk.metrics import export as sdk
+from opentelemetry.sdk.metrics.export import Metric
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import console_on
 from akka_otel_callbacks.cli.table import figure, sparkline, summary, unit
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.distributions import Explicit, Exponential, tally
+from akka_otel_callbacks.common.files import MetricFile
 from tests.cli.recordings import session
+
+CUMULATIVE = sdk.AggregationTemporality.CUMULATIVE
 
 
 def _text(recording: Recording, **options: bool) -> str:
@@ -86,6 +94,25 @@ def test_every_kind_of_series_has_a_row(tmp_path: Path) -> None:
     assert _row(text, "took") == ["took", "2", "2", "2", "2", "s"]  # count, mean, p50, p90
     assert "without their prefix akka.optimize.training." in text
     assert "Dim" not in text
+
+
+def test_negative_rewards_have_no_mean_and_no_percentile_of_their_bucket(tmp_path: Path) -> None:
+    """Ten rewards, six of them negative: their histogram as a run writes it."""
+    rewards = tally([-2.0, -1.5, -1, -0.5, -0.2, -0.1, 0.35, 0.55, 0.75, 0.95])
+    bounds = names.RL_ROLLOUT_REWARD.buckets
+    explicit = Explicit.of(rewards.counts, bounds).point({names.ATTR_RL_TERM.name: "total"}, 1, 2)
+    exponential = Exponential.of(rewards.counts).point({}, 1, 2)
+    metrics = [
+        Metric(names.RL_ROLLOUT_REWARD.name, "", "{reward}", sdk.Histogram([explicit], CUMULATIVE)),
+        Metric("exponential", "", "{reward}", sdk.ExponentialHistogram([exponential], CUMULATIVE)),
+    ]
+    scopes = [sdk.ScopeMetrics(InstrumentationScope("test"), metrics, "")]
+    MetricFile(tmp_path / "metrics.jsonl").export(sdk.MetricsData([sdk.ResourceMetrics(Resource({}), scopes, "")]))
+    text = _text(figures.read(tmp_path / "metrics.jsonl"))
+    assert _row(text, "total") == ["total", "10", "–", "–", "0.8", "reward"], "p90 is the top of its bucket"
+    *shown, p90, _ = _row(text, "exponential")
+    assert shown == ["exponential", "10", "–", "–"]
+    assert float(p90) == pytest.approx(0.75, rel=0.01)
 
 
 def test_a_metric_is_named_once_above_its_series() -> None:
