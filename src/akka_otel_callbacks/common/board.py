@@ -22,13 +22,13 @@ class Board:
 
     __slots__ = ("_points",)
 
-    def __init__(self, points: Mapping[Metric, tuple[Point, ...]] | None = None) -> None:
-        self._points = dict(points or {})
+    def __init__(self, points: Figures | None = None) -> None:
+        self._points = points or {}
 
     def points(self, metric: Metric) -> tuple[Point, ...]:
-        return self._points.get(metric, ())
+        return tuple(self._points.get(metric, ()))
 
-    def figures(self) -> Mapping[Metric, Sequence[Point]]:
+    def figures(self) -> Figures:
         return self._points
 
     def changes(self, figures: Figures) -> Figures:
@@ -41,25 +41,27 @@ class Board:
 
     def replaced_by(self, figures: Figures) -> Board:
         """The board of the next step: its figures, and the sticky ones of this board that it does not have."""
-        sticky = {metric: kept for metric, points in self._points.items() if (kept := _sticky_points(metric, points))}
+        sticky = {
+            metric: kept
+            for metric, points in self._points.items()
+            if (metric.sticky or metric.sticky_values) and (kept := _sticky_points(metric, points))
+        }
         return Board(sticky).amended_with(figures)
 
     def amended_with(self, figures: Figures) -> Board:
         """This board with some figures set anew; everything else stays."""
-        merged = dict(self._points)
-        for metric, points in figures.items():
-            merged[metric] = _merge(merged.get(metric, ()), points)
+        merged = {**self._points, **figures}
+        for metric in self._points.keys() & figures.keys():
+            merged[metric] = _merge(self._points[metric], figures[metric])
         return Board(merged)
 
 
-def _sticky_points(metric: Metric, points: tuple[Point, ...]) -> tuple[Point, ...]:
+def _sticky_points(metric: Metric, points: Sequence[Point]) -> Sequence[Point]:
     if metric.sticky:
         return points
-    if not metric.sticky_values:
-        return ()
     return tuple(point for point in points if not metric.sticky_values.isdisjoint(map(str, point[1].values())))
 
 
-def _merge(old: tuple[Point, ...], new: Sequence[Point]) -> tuple[Point, ...]:
+def _merge(old: Sequence[Point], new: Sequence[Point]) -> tuple[Point, ...]:
     replaced = [attributes for _, attributes in new]
     return (*(point for point in old if point[1] not in replaced), *new)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from operator import mul
+from operator import add, mul
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from akka_otel_callbacks.common.board import Attributes
@@ -108,7 +108,7 @@ class Explicit:
         return cls(bounds, tuple(counts), Summary.of(values))
 
     def __add__(self, other: Explicit) -> Explicit:
-        counts = tuple(mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True))
+        counts = tuple(map(add, self.counts, other.counts))
         return Explicit(self.bounds, counts, self.summary + other.summary)
 
     def point(self, attributes: Attributes, start_ns: int, time_ns: int) -> HistogramDataPoint:

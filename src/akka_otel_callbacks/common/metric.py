@@ -15,7 +15,7 @@ class Kind(str, Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: every label of a point is looked up by it
 class Attribute:
     """One attribute of a data point, a span or the resource.
 

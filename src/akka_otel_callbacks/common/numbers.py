@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 
@@ -53,5 +54,6 @@ def sample_std(values: list[float]) -> float | None:
     if len(values) == 1:
         return 0.0
     center = sum(values) / len(values)
+    deviations = [value - center for value in values]
     # A product, where a power would raise for a deviation beyond 1e154.
-    return math.sqrt(sum((value - center) * (value - center) for value in values) / (len(values) - 1))
+    return math.sqrt(sum(map(operator.mul, deviations, deviations)) / (len(values) - 1))

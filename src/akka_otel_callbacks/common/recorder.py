@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -198,9 +198,7 @@ def _distributions(step: Step, nonfinite: Counter[NonFinite]) -> list[Distribute
     return found
 
 
-def _series(value: Any, by: Attribute | None) -> Iterator[tuple[Any, Attributes]]:
+def _series(value: Any, by: Attribute | None) -> list[tuple[Any, Attributes]]:
     if by is None:
-        yield value, NO_ATTRIBUTES
-    else:
-        for label, figure in value.items():
-            yield figure, labelled(by, label)
+        return [(value, NO_ATTRIBUTES)]
+    return [(figure, labelled(by, label)) for label, figure in value.items()]

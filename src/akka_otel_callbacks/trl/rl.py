@@ -173,18 +173,28 @@ def scored(
         terms: the terms' labels, by column.
         group: rollouts of one prompt, which stand side by side; None where that is not known.
     """
-    rows = [
-        [_share(score * weight) for score, weight in zip(row, weights, strict=True)]
-        for scores, weights in scorings
-        for row in scores
-    ]
-    given = [[share for share in row if share is not None] for row in rows]
+    columns: list[list[float | None]] = [[] for _ in terms]
+    for scores, weights in scorings:
+        for column, given, weight in zip(columns, zip(*scores, strict=True), weights, strict=False):
+            column += _shares(given, weight)
+    are_all_given = not any(None in column for column in columns)
+    rows = zip(*columns, strict=True)
+    totals = [*map(sum, rows)] if are_all_given else [*map(_total, rows)]  # type: ignore[arg-type]
     return ScoredRollouts(
-        totals=[sum(shares) if shares else None for shares in given],
-        terms={term: column for term, *column in zip(terms, *rows, strict=False)},
-        groups=[at // group for at in range(len(rows))] if group else None,
+        totals=totals,
+        terms=dict(zip(terms, columns, strict=True)),
+        groups=[at // group for at in range(len(totals))] if group else None,
     )
 
 
-def _share(weighted: float) -> float | None:
-    return None if math.isnan(weighted) else weighted
+def _shares(scores: Sequence[float], weight: float) -> list[float | None]:
+    """One term's share in each rollout; None where it gave no score."""
+    shares = [score * weight for score in scores]
+    if math.isnan(sum(shares)):
+        return [None if math.isnan(share) else share for share in shares]
+    return shares  # type: ignore[return-value]
+
+
+def _total(row: Sequence[float | None]) -> float | None:
+    given = [share for share in row if share is not None]
+    return sum(given) if given else None

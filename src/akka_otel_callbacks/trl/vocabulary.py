@@ -104,14 +104,16 @@ def _eval_figure(metrics: Values, name: str) -> float | None:
 
 
 def _fill(step: StepT, keys: Iterable[Key], values: Values) -> StepT:
-    for key in keys:
-        found = _numbers(values.get(key.key))
-        if found and getattr(step, key.field) is None:  # of an old and a new key side by side the new one, listed first
-            setattr(step, key.field, key.reduce(found))
+    for key, field, reduce in keys:
+        found = _numbers(values[key]) if key in values else []
+        if found and getattr(step, field) is None:  # of an old and a new key side by side the new one, listed first
+            setattr(step, field, reduce(found))
     return step
 
 
 def _numbers(value: Any) -> list[float]:
+    if value.__class__ is list and {*map(type, value)} == {float}:
+        return value  # type: ignore[no-any-return]
     items = value if isinstance(value, (list, tuple)) else [value]
     return [found for item in items if (found := number(item)) is not None]
 
