@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app, doctor
 from akka_otel_callbacks.common import names
-from tests.support.otlp_sink import otlp_sink, refusing
+from tests.support.otlp_sink import otlp_sink, refusing, replying
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +124,109 @@ def test_torch_is_not_imported() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_collector_that_rejects_is_no_tick(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    with otlp_sink() as sink:
+        sink.rejected = (3, "the tenant's quota is used up")
+        url = sink.grpc if protocol == "grpc" else sink.http
+        result = _doctor(monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+    assert result.exit_code == 1
+    for signal in ("metrics", "traces"):
+        assert _row(result, "✗", signal)
+    assert "quota is used up" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_no_tick_and_names_the_location(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    def redirect(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.send_header("location", f"https://ingress.example{request.path}")
+        request.send_header("content-length", "0")
+        request.end_headers()
+
+    with replying(redirect) as url:
+        result = _doctor(monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=url)
+    assert result.exit_code == 1
+    assert "https://ingress.example/v1/metrics" in result.stdout
+    assert "https://ingress.example/v1/traces" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4318"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "  "},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": '"http://127.0.0.1:4318"'},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318\n"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "file:///tmp/x"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:99999"},
+        {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "unix:///run/x.sock"},
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+        {"OTEL_EXPORTER_OTLP_HEADERS": "Authorization: Bearer S3CRET"},
+    ],
+)
+def test_one_wrong_value_is_one_warning_and_the_files(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
+    result = _doctor(monkeypatch, **environ)
+    assert result.exit_code == 1
+    assert sum(line.split()[:2] == ["✗", "warning"] for line in result.stdout.splitlines()) == 1
+    assert _row(result, "✓", "metrics", "file")
+    assert "S3CRET" not in result.output
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Authorization: Bearer S3CRETtoken",
+        "S3CRETtoken",
+        '"authorization=S3CRETtoken"',
+        "authorization='S3CRETtoken",
+        "S3CRETtoken==",
+    ],
+)
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("signal", ["", "METRICS_", "TRACES_"])
+def test_headers_that_cannot_be_used_are_a_warning_that_does_not_show_them(
+    monkeypatch: pytest.MonkeyPatch, headers: str, protocol: str, signal: str
+) -> None:
+    with otlp_sink() as sink:
+        url = sink.grpc if protocol == "grpc" else sink.http
+        result = _doctor(
+            monkeypatch,
+            OTEL_EXPORTER_OTLP_ENDPOINT=url,
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+            **{f"OTEL_EXPORTER_OTLP_{signal}HEADERS": headers},
+        )
+    assert result.exit_code == 1
+    assert "S3CRETtoken" not in result.output
+    assert f"OTEL_EXPORTER_OTLP_{signal}HEADERS" in _row(result, "✗", "warning")
+
+
+def test_an_address_on_ipv6_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("::", "[::1]", "no.such.host.invalid", "a" * 300):
+        result = _doctor(
+            monkeypatch,
+            OTEL_METRICS_EXPORTER="prometheus",
+            OTEL_EXPORTER_PROMETHEUS_HOST=host,
+            OTEL_EXPORTER_PROMETHEUS_PORT="0",
+        )
+        assert result.exit_code in (0, 1)
+        assert isinstance(result.exception, (SystemExit, type(None)))
+
+
+@pytest.mark.parametrize("directory", ["x" * 5000, "/dev/null"])
+def test_a_folder_that_cannot_be_is_no_traceback(monkeypatch: pytest.MonkeyPatch, directory: str) -> None:
+    result = _doctor(monkeypatch, AKKA_OTEL_DIR=directory)
+    assert result.exit_code == 1
+    assert _row(result, "✗", "metrics")
+
+
+def test_a_working_folder_that_is_gone_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = _doctor(monkeypatch)
+    assert result.exit_code == 1
+    assert _row(result, "✗", "metrics")

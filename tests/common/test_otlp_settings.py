@@ -227,6 +227,7 @@ UNUSABLE = [
     f'"authorization={SECRET}"',
     f'authorization="{SECRET}"',
     f"'authorization=Bearer {SECRET}'",
+    f"authorization='Bearer {SECRET}'",
     f"authorization=Bearer%0A{SECRET}",
     f"authorization={SECRET}\n",
     f"authorization={SECRET}\nx: 1",

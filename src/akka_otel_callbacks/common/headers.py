@@ -11,6 +11,7 @@ NAME = re.compile(r"[!#$%&*+\-.^_`|~0-9A-Za-z]+")
 """What HTTP allows, without the single quote, which is one that a shell did not take away."""
 RAW_VALUE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")
 """What the specification allows, and blanks, as the SDK does."""
+QUOTED = re.compile(r"^'|'$")
 PADDING_ONLY = re.compile(r"=*")
 GRPC_NAME = re.compile(r"(?!grpc-)[0-9a-z_.\-]+(?<!-bin)")
 
@@ -39,6 +40,7 @@ def parse(text: str) -> Iterator[Header]:
         usable = (
             NAME.fullmatch(name)
             and RAW_VALUE.fullmatch(raw_value)
+            and not QUOTED.search(raw_value)
             and not PADDING_ONLY.fullmatch(raw_value)
             and value.isprintable()
             and _is_latin_1(value)
