@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common import delivery
+from akka_otel_callbacks.common import delivery, names
 from akka_otel_callbacks.common.delivery import Reply, Watch
 from akka_otel_callbacks.common.otlp import OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.selection import select
+from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.common.telemetry import Telemetry
+from tests.common.reports import Report
 from tests.support.batches import metrics_batch, spans_batch
 from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, replying, silent
 
@@ -73,6 +76,10 @@ def url_of(sink: OtlpSink, protocol: str) -> str:
     return sink.grpc if protocol == "grpc" else sink.http
 
 
+def sink_endpoint(sink: OtlpSink, protocol: str) -> str:
+    return sink.grpc if protocol == "grpc" else f"{sink.http}/v1/metrics"
+
+
 def said(log: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in log.records]
 
@@ -132,6 +139,29 @@ def test_what_a_collector_rejects_is_not_delivered(
     ((level, message),) = said(log)
     assert level == "WARNING"
     assert message.endswith(f"rejected {count} of the points or spans: the quota is used up")
+
+
+@pytest.mark.parametrize("protocol", TRANSPORTS)
+def test_what_it_rejects_of_an_export_is_told_and_not_sent_again(
+    protocol: str, sink: OtlpSink, start: Callable[..., Telemetry], log: pytest.LogCaptureFixture
+) -> None:
+    """As OTLP has it: a point that is refused today is refused tomorrow."""
+    sink.rejected = (1, "a point is too old")
+    telemetry = start(
+        environ={
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": sink_endpoint(sink, protocol),
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+        }
+    )
+    before = len(sink.metrics())
+    for number in (1, 2):
+        telemetry.capture(Report(RLStep(number=number, reward=float(number))), step=True)
+        assert telemetry.flush(10)
+    telemetry.close()
+    rewards = [point.value for point in sink.series(names.RL_STEP_REWARD) if point in sink.metrics()[before:]]
+    assert rewards.count(1.0) <= 2, "the step's own point, and what held when it was sent"
+    warning, *_ = [message for level, message in said(log) if level == "WARNING"]
+    assert warning.endswith("rejected 1 of the points or spans: a point is too old")
 
 
 @pytest.mark.parametrize("protocol", TRANSPORTS)

@@ -170,11 +170,19 @@ def test_a_failure_that_passes_costs_another_try(
     statuses: tuple[int, ...], tries: int, log: pytest.LogCaptureFixture
 ) -> None:
     with first_answers(*statuses) as (url, times):
-        exporter = OtlpMetrics(target_of(url, TIMEOUT="8"))
+        exporter = OtlpMetrics(target_of(url, TIMEOUT="30"))
         assert exporter.export(metrics_batch()).name == "SUCCESS"
         exporter.shutdown()
     assert len(times) == tries
     assert log.records == []
+
+
+def test_one_that_asks_for_no_pause_is_not_asked_for_ever() -> None:
+    with first_answers(*[429] * 100) as (url, times):
+        exporter = OtlpMetrics(target_of(url))
+        assert exporter.export(metrics_batch()).name == "FAILURE"
+        exporter.shutdown()
+    assert len(times) == 6
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 415, 500, 501, 301])

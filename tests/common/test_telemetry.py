@@ -471,7 +471,7 @@ def threads_of_telemetry() -> set[threading.Thread]:
 def test_after_the_end_nothing_is_taken_and_no_thread_is_left(sink: OtlpSink, start: Start) -> None:
     before = threads_of_telemetry()
     telemetry = start()
-    assert len(threads_of_telemetry() - before) == 4
+    assert len(threads_of_telemetry() - before) == 5
     report(telemetry, RLStep(number=1))
     telemetry.close()
     report(telemetry, *(RLStep(number=number) for number in range(2, 10)))

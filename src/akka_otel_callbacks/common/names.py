@@ -1668,6 +1668,13 @@ TELEMETRY_NONFINITE: Final = Metric(
         ATTR_RL_TERM,
     ),
 )
+TELEMETRY_OVERFLOW: Final = Metric(
+    "akka.optimize.training.telemetry.overflow",
+    Kind.COUNTER,
+    "{figure}",
+    "Figures that were left out because their attribute had too many values, by metric.",
+    attributes=(ATTR_TELEMETRY_METRIC,),
+)
 
 # Spans.
 
@@ -1803,6 +1810,7 @@ JOB_METRICS: Final = (
     SFT_STEP_TOKENS,
     TELEMETRY_DROPPED,
     TELEMETRY_NONFINITE,
+    TELEMETRY_OVERFLOW,
 )
 
 SERVICE_METRICS: Final = (

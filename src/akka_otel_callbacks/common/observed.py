@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.guard import report
+from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.numbers import number
 
@@ -42,7 +43,7 @@ class Observed:
 def attempt(metric: Metric, source: ReadPoints) -> Sequence[Point]:
     """The source's points; none where it fails, which must cost no other figure."""
     try:
-        return tuple(source())
+        return [(value, clean(attributes)) for value, attributes in source()]
     except Exception as error:  # noqa: BLE001 - a source is somebody else's code
         report(f"the callback of {metric.name}", error)
         return ()

@@ -59,6 +59,7 @@ INSTRUMENTS = (
 )
 
 
+MOST_TRIES = 6
 MAY_REFUSE_COMPRESSION = ("400", "406", "415", "422", "500", "501", "UNIMPLEMENTED", "INTERNAL")
 """How receivers answer what they cannot unpack. They also answer so what they cannot read."""
 
@@ -126,22 +127,22 @@ class Delivery:
 
     def _tried(self, message: Message) -> Reply:
         deadline = time.monotonic() + self._timeout_s
-        attempt = 0
-        while True:
+        reconnects = 1
+        for attempt in range(MOST_TRIES):
             reply = self.reply = self.once(message, max(deadline - time.monotonic(), 0.001))
-            pause_s = self._pause_s(reply, attempt)
+            if reply.kind == "connection" and reconnects:  # one that was kept open may have been lost meanwhile
+                reconnects, pause_s = 0, 0.0
+            else:
+                pause_s = self._pause_s(reply, attempt)
             if reply.delivered or not reply.retryable or time.monotonic() + pause_s > deadline:
                 return reply
             if self._stopped.wait(pause_s):
-                return reply
-            attempt += 1
+                break
+        return reply
 
     def _pause_s(self, reply: Reply, attempt: int) -> float:
-        """A connection that was kept open and lost meanwhile is made anew at once; otherwise ever longer."""
         if reply.retry_after_s is not None:
             return reply.retry_after_s
-        if attempt == 0 and reply.kind == "connection":
-            return 0.0
         return float(2**attempt) * self._jitter.uniform(0.8, 1.2)
 
 

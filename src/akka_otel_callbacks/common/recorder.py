@@ -8,12 +8,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, AttributeValue, Board, Figures, Point
 from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, tally
+from akka_otel_callbacks.common.labels import Labels
 from akka_otel_callbacks.common.metric import Attribute, Metric
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
@@ -75,6 +75,7 @@ class Recorder:
         self.steps = 0
         self.overflow = 0
         """Steps that the queue had no room for. They are completed steps like the others, so they count."""
+        self.labels = Labels()
         self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
         self.negative: Counter[AttributeValue] = Counter()
         """How many rewards were below zero, by term."""
@@ -85,6 +86,7 @@ class Recorder:
         self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
             names.TELEMETRY_NONFINITE: self.nonfinite_points,
             names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow, 0),
+            names.TELEMETRY_OVERFLOW: self.labels.overflow_points,
             step_type.counter: self.count_points,
         }
         if step_type is RLStep:
@@ -98,13 +100,13 @@ class Recorder:
         repeated after a restore and counts again.
         """
         nonfinite: Counter[NonFinite] = Counter()
-        figures = _figures(step, nonfinite)
+        figures = _figures(step, self.labels, nonfinite)
         completes = step.number is not None and step.number != self._last_number
         repeated = step.number is not None and not completes
         if repeated:  # its durations and rollouts are on the histograms already
             figures, distributions = self.board.changes(figures), []
         else:
-            distributions = _distributions(step, nonfinite)
+            distributions = _distributions(step, self.labels, nonfinite)
         record = Record(self.reported_ns or time.time_ns(), completes, figures, distributions)
         with self.lock:
             self.board = self.board.replaced_by(figures) if completes else self.board.amended_with(figures)
@@ -140,24 +142,17 @@ class Recorder:
 
     def negative_points(self) -> tuple[Point, ...]:
         """No series for a term that never had a negative value."""
-        return tuple((count, labelled(names.ATTR_RL_TERM, term)) for term, count in self.negative.items())
+        return tuple((count, {TERM: term}) for term, count in self.negative.items())
 
 
 def dropped_points(overflow: int, thinned: int) -> tuple[Point, ...]:
     return (
-        (overflow, labelled(names.ATTR_TELEMETRY_REASON, Reason.OVERFLOW)),
-        (thinned, labelled(names.ATTR_TELEMETRY_REASON, Reason.THINNED)),
+        (overflow, {names.ATTR_TELEMETRY_REASON.name: Reason.OVERFLOW}),
+        (thinned, {names.ATTR_TELEMETRY_REASON.name: Reason.THINNED}),
     )
 
 
-@lru_cache(4096, typed=True)
-def labelled(attribute: Attribute, label: Any) -> Attributes:
-    """A point's attributes, made once for each label. What no encoder takes must not cost an export: half of a
-    surrogate pair is replaced."""
-    return {attribute.name: label.encode(errors="replace").decode() if isinstance(label, str) else label}
-
-
-def _figures(step: Step, nonfinite: Counter[NonFinite]) -> Figures:
+def _figures(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> Figures:
     """The step's finite numbers by metric. A non-finite one is counted instead: the last good value would go on being
     shown, so that a NaN loss would look healthy."""
     figures: dict[Metric, Sequence[Point]] = {}
@@ -167,7 +162,7 @@ def _figures(step: Step, nonfinite: Counter[NonFinite]) -> Figures:
             continue
         points = [
             (figure, attributes)
-            for raw, attributes in _series(value, by)
+            for raw, attributes in _series(value, metric, by, labels)
             if (figure := number(raw)) is not None and _is_finite(figure, metric, attributes, nonfinite)
         ]
         if points:
@@ -182,13 +177,13 @@ def _is_finite(figure: float, metric: Metric, attributes: Attributes, nonfinite:
     return False
 
 
-def _distributions(step: Step, nonfinite: Counter[NonFinite]) -> list[Distributed]:
+def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> list[Distributed]:
     found = []
     for field, metric, by in DISTRIBUTIONS[type(step)]:
         value = getattr(step, field)
         if value is None:
             continue
-        for values, attributes in _series(value, by):
+        for values, attributes in _series(value, metric, by, labels):
             counts, broken = tally(values if isinstance(values, (list, tuple)) else (values,))
             if broken:
                 nonfinite[metric.name, attributes.get(TERM)] += broken
@@ -198,7 +193,8 @@ def _distributions(step: Step, nonfinite: Counter[NonFinite]) -> list[Distribute
     return found
 
 
-def _series(value: Any, by: Attribute | None) -> list[tuple[Any, Attributes]]:
+def _series(value: Any, metric: Metric, by: Attribute | None, labels: Labels) -> list[tuple[Any, Attributes]]:
     if by is None:
         return [(value, NO_ATTRIBUTES)]
-    return [(figure, labelled(by, label)) for label, figure in value.items()]
+    found = [(figure, labels.of(metric, by, name)) for name, figure in value.items()]
+    return [(figure, attributes) for figure, attributes in found if attributes is not None]

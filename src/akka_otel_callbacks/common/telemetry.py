@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from akka_otel_callbacks.common import exporters, names
 from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
-from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.common.identity import RunIdentity
+from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
 from akka_otel_callbacks.common.observed import Observed, ReadPoints
@@ -34,6 +35,8 @@ __all__ = ["Capture", "Telemetry"]
 
 SCOPE = "akka_otel_callbacks"
 CLOSE_TIMEOUT_S = 2.0
+HOOKS_SHARE = 0.1
+"""What of that is kept for what ends with the telemetry, where a collector takes the rest."""
 
 
 class Telemetry:
@@ -52,6 +55,7 @@ class Telemetry:
         self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
+        self._hooks = Closer("hooks", self._run_hooks)
         self._closed = False
 
     @classmethod
@@ -100,7 +104,7 @@ class Telemetry:
             self._end_sources.append(self._observe(metric, points))
 
     def when_closed(self, end: Callable[[], None]) -> None:
-        """Has a source's own threads end with the telemetry. `end` must not block."""
+        """Has a source's own threads end with the telemetry. One that takes long is left behind."""
         self._close_at_once.append(end)
 
     def flush(self, timeout_s: float) -> bool:
@@ -113,7 +117,7 @@ class Telemetry:
     def span(self, span: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
         """Writes a finished span under the job's span. Times are Unix nanoseconds."""
         self._tracer.start_span(
-            span.name, context=self._job_context, start_time=start_ns, attributes=dict(attributes or {})
+            span.name, context=self._job_context, start_time=start_ns, attributes=dict(clean(attributes or {}))
         ).end(end_ns)
 
     @guarded
@@ -129,15 +133,16 @@ class Telemetry:
         atexit.unregister(self.close)
         self._end_job(error)
         deadline = time.monotonic() + timeout_s
+        exported_by = deadline - HOOKS_SHARE * timeout_s
         for closer in self._closers:
             closer.stop()
         for closer in self._closers:
-            closer.join(max(0.0, deadline - time.monotonic()))
+            closer.join(max(0.0, exported_by - time.monotonic()))
         self.silence()
         if self._translator is not None and self._translator.is_alive():
-            self._translator.join(max(0.0, deadline - time.monotonic()))
-        for close in self._close_at_once:
-            close()
+            self._translator.join(max(0.0, exported_by - time.monotonic()))
+        self._hooks.stop()
+        self._hooks.join(max(0.0, deadline - time.monotonic()))
         self._say_what_is_missing(timeout_s)
 
     def silence(self) -> None:
@@ -155,8 +160,15 @@ class Telemetry:
     def _start_threads(self) -> None:
         if self.recording and self._translator is not None:
             self._translator.start()
-        for closer in self._closers:
+        for closer in (*self._closers, self._hooks):
             closer.start()
+
+    def _run_hooks(self) -> None:
+        for close in self._close_at_once:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - drivers and users' code raise whatever they raise
+                report("the end of a source", error)
 
     def _open_metrics(self, selection: Selection, meter_provider: MeterProvider | None) -> None:
         if meter_provider is not None:
@@ -229,6 +241,8 @@ class Telemetry:
         for closer in self._closers:
             if closer.is_alive() and closer not in self._loops:
                 logger.warning("the last %s were not sent within %g s", closer.what, timeout_s)
+        if self._hooks.is_alive():
+            logger.warning("what ends with the telemetry, such as the GPU sampler, did not end within %g s", timeout_s)
         if self._translator is not None:
             self._translator.say_what_is_missing()
 
