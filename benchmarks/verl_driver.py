@@ -3,7 +3,7 @@
 `python -m benchmarks.verl_driver` lets verl compute its own figures of a batch (`compute_data_metrics`) and log about
 90 keys, with and without `akka_otel`, in turns in one process. The rollouts' tags come from a real TransferQueue,
 which needs Ray; what they add to the trainer's poll of the queue is measured as well. Then the translation of a step on
-the exporter's thread.
+the translator's thread.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def step_ms(trainer: Trainer, logger: Any, seen: tuple[Any, DataProto]) -> float
 
 
 def translation_ms(trainer: Trainer, backend: Any, seen: tuple[Any, DataProto], repeat: int) -> float:
-    """The same step on the exporter's thread, with histogram records that cost nothing."""
+    """The same step on the translator's thread, with histogram records that cost nothing."""
     recorder = Recorder(RLStep)
     captured: list[Any] = []
     backend._telemetry.capture = lambda capture, step=False: captured.append(capture)
@@ -175,7 +175,7 @@ def main() -> int:
     print(f"added by akka_otel:              {added:.1f} ms (medians {medians:.1f}, target {TARGET_MS:g})")
     poll_without, poll_with = (statistics.median(poll) for poll in zip(*polls, strict=True))
     print(f"a poll of the queue:             {poll_without:.1f} ms, with our tags {poll_with:.1f}")
-    print(f"on the exporter's thread:        {translated:.1f} ms")
+    print(f"on the translator's thread:        {translated:.1f} ms")
     return added > TARGET_MS
 
 

@@ -21,7 +21,7 @@ SAMPLE = 1000
 
 @dataclass(slots=True)
 class RowCapture:
-    """Counts on the exporter's thread: a large dataset is read from disk for it."""
+    """Counts on the translator's thread: a large dataset is read from disk for it."""
 
     dataset: Any
     max_length: int | None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Emit(Protocol):
-    """Takes a capture for the exporter's thread; `step` says that it completes a step."""
+    """Takes a capture for the translator's thread; `step` says that it completes a step."""
 
     def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
 
@@ -110,7 +110,7 @@ def _between(start: float | None, end: float | None) -> float | None:
 class Loop:
     """One training of one trainer. Subclasses know the figures of their kind of loop.
 
-    Values that a device holds are kept as references and read later, on the exporter's thread: reading them here would
+    Values that a device holds are kept as references and read later, on the translator's thread: reading them here would
     make the training wait for the device.
     """
 

@@ -50,6 +50,10 @@ class RLCapture(StepCapture):
     tokens: int
     losses_add_up: bool
 
+    @property
+    def values_held(self) -> int:
+        return len(self.generated.lengths) * (1 + len(self.terms))
+
     def deliver(self, recorder: Recorder) -> None:
         step = self.complete(rl_step(self.values, self.weights))
         if self.losses_add_up and isinstance(self.values.get("policy_loss"), list):
@@ -130,7 +134,7 @@ class RLLoop(Loop):
 
 
 def _list(value: Any) -> Any:
-    """A tensor's numbers. On a device this waits for it, which is why it happens on the exporter's thread."""
+    """A tensor's numbers. On a device this waits for it, which is why it happens on the translator's thread."""
     return value if isinstance(value, list) else value.tolist()
 
 

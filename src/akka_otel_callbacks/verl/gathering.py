@@ -24,7 +24,7 @@ UPDATED = ("actor/grad_norm", SFT_STEP_KEY)
 """A row with one of them is of a step that trained the policy; a worker without an account then never has one."""
 
 Gathered = Callable[[], StepMemory | None]
-"""Gives the job's memory in a step, on the exporter's thread."""
+"""Gives the job's memory in a step, on the translator's thread."""
 
 
 class Gatherer:

@@ -20,7 +20,7 @@ it afterwards."""
 
 @dataclass(slots=True, eq=False)
 class Rollouts:
-    """Columns of equal length, a row per sequence that was trained on. Tensors are read on the exporter's thread."""
+    """Columns of equal length, a row per sequence that was trained on. Tensors are read on the translator's thread."""
 
     step: int | None = None
     scores: Any = ()
@@ -45,6 +45,10 @@ class Rollouts:
     """The policy's entropy in the parts of the batch."""
     kl: Sequence[PerToken] = ()
     """The divergence that was taken off the rewards, likewise."""
+
+    @property
+    def values_held(self) -> int:
+        return len(self.scores) * (4 + len(self.terms))
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -124,7 +128,7 @@ class _Columns:
 
 
 def _list(column: Any) -> list[Any]:
-    """A column's values. On a device this waits for it, which is why it happens on the exporter's thread."""
+    """A column's values. On a device this waits for it, which is why it happens on the translator's thread."""
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 

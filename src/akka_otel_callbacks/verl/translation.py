@@ -1,4 +1,4 @@
-"""Turns log calls into steps, on the exporter's thread. A log call is not a step: verl spreads one over several."""
+"""Turns log calls into steps, on the translator's thread. A log call is not a step: verl spreads one over several."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class LogCall:
     """Wall time of a supervised update, its input left out."""
     memory: Gathered | None = None
     """What filled the devices in this step."""
+
+    @property
+    def values_held(self) -> int:
+        return sum(batch.values_held for batch in self.rollouts)
 
     def deliver(self, recorder: Recorder) -> None:
         step = self.translation.step_of(self)
@@ -93,7 +97,7 @@ class RLTranslation:
 
     @functools.cached_property
     def _limits(self) -> Limits:
-        """Read when they are first needed, on the exporter's thread: the model's own are in a file."""
+        """Read when they are first needed, on the translator's thread: the model's own are in a file."""
         return limits(self._config, self._verl_version)
 
     def _with_early(self, call: LogCall) -> dict[str, Any]:
