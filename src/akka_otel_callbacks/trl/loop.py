@@ -110,8 +110,8 @@ def _between(start: float | None, end: float | None) -> float | None:
 class Loop:
     """One training of one trainer. Subclasses know the figures of their kind of loop.
 
-    Values that a device holds are kept as references and read later, on the translator's thread: reading them here would
-    make the training wait for the device.
+    Values that a device holds are kept as references and read later, on the translator's thread: reading them here
+    would make the training wait for the device.
     """
 
     step_type: type[Step]
