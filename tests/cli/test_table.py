@@ -18,7 +18,7 @@ from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import console_on
 from akka_otel_callbacks.cli.table import figure, sparkline, summary, unit
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.distributions import Explicit, Exponential, tally
+from akka_otel_callbacks.common.distributions import Explicit, Exponential, numbers_of
 from akka_otel_callbacks.common.files import MetricFile
 from tests.cli.recordings import session
 
@@ -98,10 +98,10 @@ def test_every_kind_of_series_has_a_row(tmp_path: Path) -> None:
 
 def test_negative_rewards_have_no_mean_and_no_percentile_of_their_bucket(tmp_path: Path) -> None:
     """Ten rewards, six of them negative: their histogram as a run writes it."""
-    rewards = tally([-2.0, -1.5, -1, -0.5, -0.2, -0.1, 0.35, 0.55, 0.75, 0.95])
+    rewards = numbers_of([-2.0, -1.5, -1, -0.5, -0.2, -0.1, 0.35, 0.55, 0.75, 0.95])
     bounds = names.RL_ROLLOUT_REWARD.buckets
-    explicit = Explicit.of(rewards.counts, bounds).point({names.ATTR_RL_TERM.name: "total"}, 1, 2)
-    exponential = Exponential.of(rewards.counts).point({}, 1, 2)
+    explicit = Explicit.of(rewards.finite, bounds).point({names.ATTR_RL_TERM.name: "total"}, 1, 2)
+    exponential = Exponential.of(rewards.finite).point({}, 1, 2)
     metrics = [
         Metric(names.RL_ROLLOUT_REWARD.name, "", "{reward}", sdk.Histogram([explicit], CUMULATIVE)),
         Metric("exponential", "", "{reward}", sdk.ExponentialHistogram([exponential], CUMULATIVE)),

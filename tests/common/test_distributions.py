@@ -32,18 +32,18 @@ from opentelemetry.sdk.metrics.view import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, tally
+from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, numbers_of
 
 BOUNDS = (0.0, 0.1, 0.2, 0.5, 0.9, 0.99, 1.0, 2.0, 5.0)
 SMALLEST, LARGEST = sys.float_info.min, sys.float_info.max
 
 
 def explicit(values: Sequence[Any]) -> Explicit:
-    return Explicit.of(tally(values).counts, BOUNDS)
+    return Explicit.of(numbers_of(values).finite, BOUNDS)
 
 
 def exponential(values: Sequence[Any]) -> Exponential:
-    return Exponential.of(tally(values).counts)
+    return Exponential.of(numbers_of(values).finite)
 
 
 def point(distribution: Distribution) -> Any:
@@ -179,15 +179,15 @@ def test_a_negative_value_is_counted_lowest_and_takes_the_sum_away(count: Any) -
 def test_what_is_no_number_is_left_out_and_what_is_not_finite_is_counted(values: list[Any]) -> None:
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     finite = [value for value in numbers if abs(value) <= LARGEST]
-    found = tally(values)
-    assert sorted(found.counts.elements()) == sorted(map(float, finite))
+    found = numbers_of(values)
+    assert found.finite == sorted(map(float, finite))
     assert found.nonfinite == len(numbers) - len(finite)
 
 
 def test_values_of_arrays_count_too() -> None:
     numpy = pytest.importorskip("numpy")
-    found = tally([numpy.float32(0.5), numpy.float64(0.5), numpy.int64(2), numpy.float64("nan")])
-    assert (dict(found.counts), found.nonfinite) == ({0.5: 2, 2.0: 1}, 1)
+    found = numbers_of([numpy.float32(0.5), numpy.float64(0.5), numpy.int64(2), numpy.float64("nan")])
+    assert found == ([0.5, 0.5, 2.0], 1)
 
 
 def test_nothing_has_no_count() -> None:

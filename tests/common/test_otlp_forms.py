@@ -29,7 +29,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from akka_otel_callbacks.common.distributions import Explicit, Exponential, tally
+from akka_otel_callbacks.common.distributions import Explicit, Exponential, numbers_of
 from akka_otel_callbacks.common.otlp_json import document
 from akka_otel_callbacks.common.otlp_message import metrics_request
 
@@ -43,14 +43,16 @@ times = st.integers(0, 2**63)
 numbers = st.builds(NumberDataPoint, attributes, times, times, st.one_of(st.floats(), integers))
 values = st.lists(st.one_of(st.floats(-5, 1e9), st.floats(allow_nan=False, allow_infinity=False)), max_size=20)
 explicit = st.builds(
-    lambda values, labels, start, end: Explicit.of(tally(values).counts, (0.0, 0.5, 1.0)).point(labels, start, end),
+    lambda values, labels, start, end: Explicit.of(numbers_of(values).finite, (0.0, 0.5, 1.0)).point(
+        labels, start, end
+    ),
     values,
     attributes,
     times,
     times,
 )
 exponential = st.builds(
-    lambda values, labels, start, end: Exponential.of(tally(values).counts).point(labels, start, end),
+    lambda values, labels, start, end: Exponential.of(numbers_of(values).finite).point(labels, start, end),
     values,
     attributes,
     times,

@@ -29,8 +29,8 @@ class Recording(Recorder):
 
     def _keep(self, record: Record) -> None:
         self.heard.append(record)
-        for metric, attributes, counts, _ in record.distributions:
-            self.records += [(metric, value, dict(attributes)) for value in counts.elements()]
+        for metric, attributes, values, _ in record.distributions:
+            self.records += [(metric, value, dict(attributes)) for value in values]
 
     def of(self, metric: Metric) -> list[float]:
         return [value for recorded, value, _ in self.records if recorded is metric]

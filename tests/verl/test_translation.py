@@ -32,8 +32,8 @@ class Recorded:
         self.recorder = Recorder(step_type, self._keep)
 
     def _keep(self, record: Record) -> None:
-        for metric, _, counts, _ in record.distributions:
-            self.histograms.setdefault(metric, []).extend(counts.elements())
+        for metric, _, values, _ in record.distributions:
+            self.histograms.setdefault(metric, []).extend(values)
 
     def gauge(self, metric: Metric, **attributes: Any) -> float | None:
         wanted = set(attributes.values())

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from operator import add, mul
+from operator import add, sub
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from akka_otel_callbacks.common.board import Attributes
@@ -33,20 +33,21 @@ SMALLEST_NORMAL = sys.float_info.min
 MAX_EXPONENT = sys.float_info.max_exp
 
 
-class Tally(NamedTuple):
-    """How often each number occurs among some values, and how many of them were NaN or infinite."""
+class Numbers(NamedTuple):
+    """The numbers among some values, as `number` reads them."""
 
-    counts: Counter[float]
+    finite: list[float]
+    """In ascending order."""
     nonfinite: int = 0
+    """How many were NaN or infinite."""
 
 
-def tally(values: Sequence[Any]) -> Tally:
-    """Counts the numbers among the values, as `number` reads them."""
+def numbers_of(values: Sequence[Any]) -> Numbers:
     numbers = _numbers(values)
     if math.isfinite(sum(numbers)):  # then each of them is
-        return Tally(Counter(numbers))
-    finite = [value for value in numbers if math.isfinite(value)]
-    return Tally(Counter(finite), len(numbers) - len(finite))
+        return Numbers(sorted(numbers))
+    finite = sorted(filter(math.isfinite, numbers))
+    return Numbers(finite, len(numbers) - len(finite))
 
 
 def _numbers(values: Sequence[Any]) -> Sequence[float]:
@@ -70,12 +71,11 @@ class Summary:
     negative: int = 0
 
     @classmethod
-    def of(cls, counts: Counter[float]) -> Summary:
-        if not counts:
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Of values in ascending order."""
+        if not values:
             return cls()
-        low, total = min(counts), sum(map(mul, counts, counts.values()))
-        negative = sum(count for value, count in counts.items() if value < 0) if low < 0 else 0
-        return cls(sum(counts.values()), total, low, max(counts), negative)
+        return cls(len(values), sum(values), values[0], values[-1], bisect_left(values, 0.0))
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(
@@ -101,15 +101,13 @@ class Explicit:
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
-    def of(cls, values: Counter[float], bounds: tuple[float, ...]) -> Explicit:
-        counts = [0] * (len(bounds) + 1)
-        for value, count in values.items():
-            counts[bisect_left(bounds, value)] += count
-        return cls(bounds, tuple(counts), Summary.of(values))
+    def of(cls, values: Sequence[float], bounds: tuple[float, ...]) -> Explicit:
+        """Of values in ascending order."""
+        up_to = [bisect_right(values, bound) for bound in bounds]
+        return cls(bounds, tuple(map(sub, [*up_to, len(values)], [0, *up_to])), Summary.of(values))
 
     def __add__(self, other: Explicit) -> Explicit:
-        counts = tuple(map(add, self.counts, other.counts))
-        return Explicit(self.bounds, counts, self.summary + other.summary)
+        return Explicit(self.bounds, tuple(map(add, self.counts, other.counts)), self.summary + other.summary)
 
     def point(self, attributes: Attributes, start_ns: int, time_ns: int) -> HistogramDataPoint:
         from opentelemetry.sdk.metrics.export import HistogramDataPoint
@@ -140,19 +138,18 @@ class Exponential:
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
-    def of(cls, values: Counter[float]) -> Exponential:
-        positive = {value: count for value, count in values.items() if value > 0}
-        summary = Summary.of(values)
-        zeros = summary.count - sum(positive.values())
-        if not positive:
-            return cls(zeros=zeros, summary=summary)
+    def of(cls, values: Sequence[float]) -> Exponential:
+        """Of values in ascending order."""
+        zeros = bisect_right(values, 0.0)
+        if zeros == len(values):
+            return cls(zeros=zeros, summary=Summary.of(values))
         index_of = _mapping(MAX_SCALE)
-        scale = _fitting_scale(MAX_SCALE, index_of(min(positive)), index_of(summary.max))
+        scale = _fitting_scale(MAX_SCALE, index_of(values[zeros]), index_of(values[-1]))
         index_of, counts = _mapping(scale), dict[int, int]()
-        for value, count in positive.items():
+        for value, count in Counter(values[zeros:]).items():
             index = index_of(value)
             counts[index] = counts.get(index, 0) + count
-        return cls(scale, zeros, counts, summary)
+        return cls(scale, zeros, counts, Summary.of(values))
 
     def __add__(self, other: Exponential) -> Exponential:
         scale = min(self.scale, other.scale)

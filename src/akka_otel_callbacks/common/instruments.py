@@ -86,13 +86,12 @@ class StepInstruments:
         return lambda: self._shown.board.points(metric)
 
     def _record(self, record: Record) -> None:
-        for metric, attributes, counts, _ in record.distributions:
+        for metric, attributes, values, _ in record.distributions:
             histogram = self._histograms[metric]
-            for value, count in counts.items():
+            for value in values:
                 # The SDK drops a negative record. A negative value belongs to the bucket at or below 0; the gauges
                 # keep the true mean.
-                for _ in range(count):
-                    histogram.record(max(value, 0.0), attributes)
+                histogram.record(max(value, 0.0), attributes)
 
 
 def _histogram(meter: Meter, metric: Metric) -> Histogram:

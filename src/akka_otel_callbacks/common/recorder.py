@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, AttributeValue, Board, Figures, Point
-from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, tally
+from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, numbers_of
 from akka_otel_callbacks.common.labels import Labels
 from akka_otel_callbacks.common.metric import Attribute, Metric
 from akka_otel_callbacks.common.numbers import number
@@ -40,8 +40,7 @@ class Distributed(NamedTuple):
 
     metric: Metric
     attributes: Attributes
-    counts: Counter[float]
-    """How often each value occurs."""
+    values: Sequence[float]
     distribution: Distribution
 
 
@@ -184,12 +183,12 @@ def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) ->
         if value is None:
             continue
         for values, attributes in _series(value, metric, by, labels):
-            counts, broken = tally(values if isinstance(values, (list, tuple)) else (values,))
+            numbers, broken = numbers_of(values if isinstance(values, (list, tuple)) else (values,))
             if broken:
                 nonfinite[metric.name, attributes.get(TERM)] += broken
-            if counts:
-                distribution = Exponential.of(counts) if metric.exponential else Explicit.of(counts, metric.buckets)
-                found.append(Distributed(metric, attributes, counts, distribution))
+            if numbers:
+                distribution = Exponential.of(numbers) if metric.exponential else Explicit.of(numbers, metric.buckets)
+                found.append(Distributed(metric, attributes, numbers, distribution))
     return found
 
 
