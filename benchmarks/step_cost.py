@@ -57,7 +57,7 @@ def ours(folder: Path) -> Iterator[TrainerCallback]:
     os.environ["AKKA_OTEL_DIR"] = str(folder / "akka-otel")
     callback = AkkaTelemetryCallback(peak_flops=1e12)
     yield callback
-    callback._end(None)
+    callback._session.close()
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def exporter_cost(folder: Path, rounds: int = 20, steps: int = 20) -> ExporterCo
         full[-1] -= _timed_ms(reader.get_metrics_data)
     line = sum(path.stat().st_size for path in folder.parent.rglob("metrics.jsonl"))
     lines = sum(path.read_bytes().count(b"\n") for path in folder.parent.rglob("metrics.jsonl"))
-    callback._end(None)
+    callback._session.close()
     return ExporterCost(statistics.median(full) / steps, statistics.median(empty), line // max(1, lines))
 
 

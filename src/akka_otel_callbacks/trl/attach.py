@@ -137,7 +137,7 @@ class Listener:
             return None
         return entry if self._hears() else None
 
-    def hear(self, entry: _Entry, name: str, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def hear(self, entry: _Entry, name: str, call: Call, owner: Any, *args: Any, **kwargs: Any) -> Any:
         if entry.before is not None:
             entry.before()
         self.uncalled.discard(name)
@@ -145,7 +145,7 @@ class Listener:
         self._inside.add(inside)
         start = time.perf_counter()
         try:
-            result = call(*args, **kwargs)
+            result = call(owner, *args, **kwargs)
         finally:
             self._inside.discard(inside)
         entry.after(result, args, time.perf_counter() - start)
@@ -200,7 +200,7 @@ def _heard(call: Call, name: str) -> Call:
     def tap(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         for listener in _listeners:
             if (entry := listener.entry(self, name)) is not None:
-                return listener.hear(entry, name, functools.partial(call, self), args, kwargs)
+                return listener.hear(entry, name, call, self, *args, **kwargs)
         return call(self, *args, **kwargs)
 
     return tap

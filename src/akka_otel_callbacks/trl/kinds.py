@@ -9,54 +9,53 @@ from collections.abc import Iterator
 from typing import Any
 
 RL, SFT = "rl", "sft"
-RL_TAGS = frozenset("grpo rloo ppo online-dpo nash-md xpo gfpo gmpo async-grpo sdpo a2po".split())
+RL_TAGS = frozenset("grpo rloo ppo online-dpo nash-md xpo gfpo gmpo papo async-grpo sdpo a2po".split())
 """TRL's tags of trainers that generate and are rewarded."""
-RL_ABILITIES = ("_calculate_rewards", "reward_funcs")
-RL_NAMES, SFT_NAMES = ("GRPOTrainer", "RLOOTrainer", "PPOTrainer"), ("SFTTrainer",)
-NO_METHODS = frozenset("trl unsloth axolotl swift ms-swift llama-factory llamafactory".split())
-"""Tags of libraries and hosts."""
+TAGS = RL_TAGS | frozenset(
+    """
+    sft dpo kto bco cpo orpo tpo prm reward reward-trainer gkd gold minillm sdft iw-opd
+    distillation server-distillation async-distillation
+    """.split()
+)
+"""TRL's tags of methods. Whatever else is among a class's tags is a library, a host or a project."""
 WORDS = frozenset("async nash online reward server distillation".split())
 """What TRL writes as a word where it names a method; everything else is letters."""
+RL_ABILITIES = ("_calculate_rewards", "reward_funcs")
+RL_NAMES, SFT_NAMES = ("GRPOTrainer", "RLOOTrainer", "PPOTrainer"), ("SFTTrainer",)
 
 
 def kind_of(trainer: object) -> str | None:
     """`rl`, `sft`, or None for a trainer of another kind. No engine is imported for the question."""
-    names = [base.__name__ for base in type(trainer).__mro__]
-    tags = set(_tags(type(trainer)))
-    if tags & RL_TAGS or any(name.endswith(RL_NAMES) for name in names) or _is_rewarded(trainer):
+    bases = type(trainer).__mro__
+    tags = {tag for base in bases for tag in _own_tags(base)}
+    if tags & RL_TAGS or any(base.__name__.endswith(RL_NAMES) for base in bases) or _is_rewarded(trainer):
         return RL
-    return SFT if SFT in tags or any(name.endswith(SFT_NAMES) for name in names) else None
+    return SFT if SFT in tags or any(base.__name__.endswith(SFT_NAMES) for base in bases) else None
 
 
 def method_of(trainer: object) -> str | None:
     """GRPO, RLOO, SFT, DPO …: what TRL calls the nearest class that it knows; None where it knows none, as for a plain
     `Trainer` and what hosts derive from it."""
-    return next((found for base in type(trainer).__mro__ if (found := _method(base))), None)
+    bases = type(trainer).__mro__
+    known = (found for base in bases if (found := _method(base)))
+    similar = (name for base in bases for name in RL_NAMES + SFT_NAMES if base.__name__.endswith(name))
+    return next(known, None) or next((name.removesuffix("Trainer") for name in similar), None)
 
 
 def _method(base: type) -> str | None:
-    name = base.__name__
-    if base.__module__.startswith("trl.") and name.endswith("Trainer") and not name.startswith("_"):
-        return name.removesuffix("Trainer")
-    if tag := next(_own_tags(base), None):
-        return "".join(word.title() if word in WORDS else word.upper() for word in tag.split("-"))
-    known = next((known for known in RL_NAMES + SFT_NAMES if name.endswith(known)), None)
-    return known.removesuffix("Trainer") if known else None
+    name = base.__name__.removesuffix("Trainer")
+    if base.__module__.startswith("trl.") and name != base.__name__ and name not in ("Base", "_Base"):
+        return name
+    tag = next(_own_tags(base), "").removesuffix("-trainer")
+    return "".join(word.title() if word in WORDS else word.upper() for word in tag.split("-")) or None
 
 
 def _is_rewarded(trainer: object) -> bool:
     return any(getattr(trainer, name, None) is not None for name in RL_ABILITIES)
 
 
-def _tags(trainer: type) -> Iterator[str]:
-    return (tag for base in trainer.__mro__ for tag in _own_tags(base))
-
-
 def _own_tags(base: type) -> Iterator[str]:
     """The methods among the tags that a class itself gives to its models."""
     tags: Any = vars(base).get("_tag_names")
     if isinstance(tags, (list, tuple)):
-        for tag in tags:
-            method = str(tag).lower().removesuffix("-trainer")
-            if method and method not in NO_METHODS:
-                yield method
+        yield from (tag for tag in tags if isinstance(tag, str) and tag in TAGS)

@@ -73,7 +73,10 @@ class Session:
 
     def training(self, state: TrainerState) -> Training | None:
         """The training that an event's state belongs to."""
-        return next((training for training in self._trainings if training.state is state), None)
+        for training in self._trainings:
+            if training.state is state:
+                return training
+        return None
 
     def begin(
         self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, hears: Callable[[], bool]
@@ -95,6 +98,11 @@ class Session:
         if training in self._trainings:
             self._trainings.remove(training)
             training.end(error)
+
+    def close(self) -> None:
+        """Ends whatever is open."""
+        for training in tuple(self._trainings):
+            self.end(training)
 
     def telemetry(self) -> Telemetry | None:
         """What is open, of several trainings that of the latest."""
