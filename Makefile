@@ -12,8 +12,10 @@ TRL = .venv-trl/ready
 OLDEST = .venv-trl-oldest/ready
 VERL = .venv-verl/ready
 BENCH = .venv-bench/ready
+# Frameworks that train through TRL, an environment of 2 to 4 GB each.
+HOSTS = unsloth axolotl swift
 
-.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-e2e test-vllm generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-e2e test-vllm test-hosts generate bench clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
@@ -46,6 +48,9 @@ test-vllm: $(VERL)  ## vLLM's own classes on Ray's endpoint; the wheel takes 700
 	  py-cpuinfo httpx2 llguidance xgrammar apache-tvm-ffi)
 	VLLM_SITE=.vllm-site .venv-verl/bin/python -m pytest -q tests/verl/test_vllm.py
 
+test-hosts: $(HOSTS:%=.venv-%/ready)  ## Trainings within Unsloth, Axolotl and ms-swift; minutes each
+	for host in $(HOSTS); do .venv-$$host/bin/python -m pytest -q tests/hosts/test_$$host.py || exit 1; done
+
 generate: $(TRL)  ## Write names and reference anew from registry/
 	.venv-trl/bin/python -m tools.generate
 
@@ -56,7 +61,7 @@ bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.flops_error
 
 clean:
-	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-bench .vllm-site
+	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-bench $(HOSTS:%=.venv-%) .vllm-site
 
 # Variables, because a comma in an argument of `call` would end the argument.
 WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
@@ -65,12 +70,13 @@ WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
 install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(2)
 
-# $(1) environment, $(2) constraints, $(3) what to install. It is ready only when everything was installed.
+# $(1) environment, $(2) constraints, $(3) what to install, $(4) what to take out again. It is ready only when everything was installed.
 # torch comes first, alone and pinned: an open range would fetch a CUDA build of several gigabytes.
 define environment
 	$(PYTHON) -m venv $(1)
 	$(call install,$(1),-c constraints/$(2) torch)
 	$(call install,$(1),-c constraints/$(2) $(3))
+	$(if $(4),$(1)/bin/python -m pip uninstall --quiet --yes $(4))
 	touch $(1)/ready
 endef
 
@@ -82,6 +88,18 @@ $(OLDEST): pyproject.toml constraints/trl-oldest.txt
 
 $(VERL): pyproject.toml constraints/verl.txt examples/verl_cpu/pyproject.toml
 	$(call environment,.venv-verl,verl.txt,$(WITH_VERL))
+
+# No image is trained on, and a torchvision of another build than torch's keeps the hosts from loading.
+host = $(call environment,.venv-$(1),$(1).txt,-e . pytest pyyaml $(2),torchvision torchaudio)
+
+.venv-unsloth/ready: pyproject.toml constraints/unsloth.txt
+	$(call host,unsloth,unsloth)
+
+.venv-axolotl/ready: pyproject.toml constraints/axolotl.txt
+	$(call host,axolotl,axolotl)
+
+.venv-swift/ready: pyproject.toml constraints/swift.txt
+	$(call host,swift,ms-swift msgspec)
 
 $(BENCH): pyproject.toml constraints/trl.txt benchmarks/requirements.txt
 	$(call environment,.venv-bench,trl.txt,$(WITH_PEERS))
