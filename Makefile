@@ -11,19 +11,20 @@ unexport PYTHONDONTWRITEBYTECODE
 TRL = .venv-trl/ready
 OLDEST = .venv-trl-oldest/ready
 VERL = .venv-verl/ready
+FLOOR = .venv-floor/ready
 BENCH = .venv-bench/ready
 # Frameworks that train through TRL, an environment of 2 to 4 GB each.
 HOSTS = unsloth axolotl swift
 
-.PHONY: demo test lint test-trl test-trl-oldest test-verl test-verl-e2e test-vllm test-hosts generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-floor test-verl test-verl-e2e test-vllm test-hosts generate bench clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
 test:  ## Everything that CI runs. Environments wait for downloads and trainings for each other, so side by side
-	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL)
+	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL) $(FLOOR)
 	$(MAKE) lint
-	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl
+	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl test-floor
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
@@ -36,6 +37,9 @@ test-trl: $(TRL)
 
 test-trl-oldest: $(OLDEST)  ## The same trainings on the oldest TRL that is supported in full
 	.venv-trl-oldest/bin/python -m pytest -q tests/trl
+
+test-floor: $(FLOOR)  ## The core and the commands on the oldest versions that `pyproject.toml` allows, without an engine
+	.venv-floor/bin/python -m pytest -q $(FLOOR_TESTS)
 
 test-verl: $(VERL)  ## The verl backend on verl's own classes and on recorded log calls
 	.venv-verl/bin/python -m pytest -q tests/verl --ignore=tests/verl/e2e
@@ -61,12 +65,18 @@ bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.flops_error
 
 clean:
-	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-bench $(HOSTS:%=.venv-%) .vllm-site
+	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-floor .venv-bench $(HOSTS:%=.venv-%) .vllm-site
 
 # Variables, because a comma in an argument of `call` would end the argument.
 WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
 WITH_VERL = -e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu
+WITH_NEITHER = -e '.[grpc]' hypothesis pytest pyyaml opentelemetry-exporter-otlp-proto-grpc \
+  opentelemetry-exporter-otlp-proto-http
 WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
+
+FLOOR_TESTS = $(addprefix tests/,$(addprefix cli/test_,app.py doctor.py figures.py probe.py show.py) \
+  $(addprefix common/test_,close.py compression.py console.py delivery.py export_loop.py files.py guard.py json_lines.py \
+  labels.py log.py otlp.py otlp_settings.py recorder.py redaction.py telemetry.py))
 
 install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(2)
 
@@ -88,6 +98,11 @@ $(OLDEST): pyproject.toml constraints/trl-oldest.txt
 
 $(VERL): pyproject.toml constraints/verl.txt examples/verl_cpu/pyproject.toml
 	$(call environment,.venv-verl,verl.txt,$(WITH_VERL))
+
+$(FLOOR): pyproject.toml constraints/floor.txt
+	$(PYTHON) -m venv .venv-floor
+	$(call install,.venv-floor,-c constraints/floor.txt $(WITH_NEITHER))
+	touch $@
 
 # No image is trained on, and a torchvision of another build than torch's keeps the hosts from loading.
 host = $(call environment,.venv-$(1),$(1).txt,-e . pytest pyyaml $(2),torchvision torchaudio)

@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
 
@@ -28,7 +28,7 @@ class Session:
         self.meter: Meter = self._provider.get_meter("test")
 
     def export(self) -> None:
-        self._file.export(self._reader.get_metrics_data())
+        self._file.export(self._reader.get_metrics_data() or MetricsData([]))
 
     def close(self) -> None:
         self._provider.shutdown()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.labels import MOST_LABELS, Labels, clean
@@ -112,6 +111,7 @@ def test_the_file_has_them(start: Start, log: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_scrape_shows_them(start: Start, environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="the prometheus extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environment.setenv("OTEL_METRICS_EXPORTER", "prometheus")
@@ -122,7 +122,7 @@ def test_a_scrape_shows_them(start: Start, environment: pytest.MonkeyPatch, log:
     for _ in range(2):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
             assert response.status == 200
-            families = list(text_string_to_metric_families(response.read().decode()))
+            families = list(parser.text_string_to_metric_families(response.read().decode()))
     labels = {value for family in families for sample in family.samples for value in sample.labels.values()}
     assert {label(value) for value in HOSTILE} <= labels
     telemetry.close()
