@@ -74,7 +74,7 @@ WITH_NEITHER = -e '.[grpc]' hypothesis pytest pyyaml opentelemetry-exporter-otlp
   opentelemetry-exporter-otlp-proto-http
 WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
-FLOOR_TESTS = $(addprefix tests/,$(addprefix cli/test_,app.py doctor.py figures.py probe.py show.py) \
+FLOOR_TESTS = $(addprefix tests/,$(addprefix cli/test_,app.py doctor.py probe.py show.py) \
   $(addprefix common/test_,close.py compression.py console.py delivery.py export_loop.py files.py guard.py json_lines.py \
   labels.py log.py otlp.py otlp_settings.py recorder.py redaction.py telemetry.py))
 

@@ -24,7 +24,7 @@ VERBOSITY = "GRPC_VERBOSITY"
 @contextmanager
 def _quiet_core() -> Iterator[None]:
     """gRPC's core writes to stderr by itself, a line for every attempt at a server that speaks no TLS, and reads how
-    much it may when it is loaded. The variable does not stay: it would go to every child."""
+    much it may when it is loaded or, in older versions, first used. The variable does not stay: it would go to every child."""
     if os.environ.get(VERBOSITY):
         yield
         return
@@ -62,7 +62,8 @@ class GrpcSender:
         self._channel: grpc.Channel | None = None
 
     def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply:
-        channel = self._channel = self._channel or self._open()
+        with _quiet_core():
+            channel = self._channel = self._channel or self._open()
         export = STUBS[self._settings.signal](channel).Export
         try:
             return Reply.to_accepted(
