@@ -24,7 +24,7 @@ VERBOSITY = "GRPC_VERBOSITY"
 @contextmanager
 def _quiet_core() -> Iterator[None]:
     """gRPC's core writes to stderr by itself, a line for every attempt at a server that speaks no TLS, and reads how
-    much it may when it is loaded or, in older versions, first used. The variable does not stay: it would go to every child."""
+    much it may when it is loaded or first used. The variable does not stay: it would go to every child."""
     if os.environ.get(VERBOSITY):
         yield
         return
