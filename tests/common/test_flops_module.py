@@ -167,10 +167,44 @@ def test_lora_on_batched_experts_costs_per_pass_and_not_per_token() -> None:
     assert 2 * counted(model).total == per_token
 
 
+ONE = ["q_proj", "down_proj"]
+
+
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        pytest.param(lambda: peft.AdaLoraConfig(init_r=5, target_r=3, total_step=9, target_modules=ONE), id="AdaLoRA"),
+        pytest.param(lambda: peft.LoraConfig(r=4, use_dora=True, target_modules=ONE), id="DoRA"),
+        pytest.param(lambda: peft.IA3Config(target_modules=ONE, feedforward_modules=["down_proj"]), id="IA3"),
+        pytest.param(lambda: peft.LNTuningConfig(target_modules=["input_layernorm"]), id="norms"),
+    ],
+)
+def test_other_adapters_of_known_cost_count(adapter: Callable[[], Any]) -> None:
+    model = peft.get_peft_model(build("llama"), adapter())
+    per_token = (measure(model, 2 * LENGTH).linear - measure(model, LENGTH).linear) / TOKENS
+    assert 2 * counted(model).total == per_token
+
+
+def test_an_adapter_of_another_make_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    class Adapted(torch.nn.Module):
+        def __init__(self, base_layer: torch.nn.Module) -> None:
+            super().__init__()
+            self.base_layer, self.lora_A = base_layer, 3
+
+    model = build("llama")
+    model.model.layers[0].self_attn.q_proj = Adapted(model.model.layers[0].self_attn.q_proj)
+    assert matmul_parameters(model) is None
+    (line,) = caplog.records
+    assert "no FLOPs estimate" in line.getMessage()
+    assert line.exc_info is None
+
+
 @pytest.mark.parametrize(
     ("adapter", "reason"),
     [
-        (lambda: peft.IA3Config(target_modules=["q_proj"], feedforward_modules=[]), "not LoRA"),
+        (lambda: peft.VeraConfig(r=4, target_modules=["q_proj"]), "not LoRA"),
+        (lambda: peft.LoHaConfig(r=4, target_modules=["q_proj"]), "not LoRA"),
+        (lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3), "adds tokens"),
         (lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3), "adds tokens"),
     ],
 )

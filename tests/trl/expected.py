@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from akka_otel_callbacks.common import names
-from tests.trl.runs import Figures, Run
-from tests.trl.trainings import Book, Score
+from tests.trl.runs import Figures, Run, enclosed
+from tests.trl.trainings import Book, Score, Update
 
 RL_LOGGED: Mapping[str, Any] = {
     "entropy": names.RL_STEP_ENTROPY,
@@ -113,8 +114,23 @@ def completion_figures(rollouts: Rollouts) -> Figures:
     return figures
 
 
+BY_SEQUENCE = ("clip_ratio/region_mean", "clip_ratio/high_mean", "clip_ratio/low_mean")
+"""What sequence-level importance sampling says of sequences and not of their tokens."""
+
+
+def of_tokens(updates: Sequence[Update], key: str, row: Mapping[str, Any], by_sequence: bool) -> float:
+    """A figure of the step, from those of its micro-batches; the row's where there is not one for each of them."""
+    values = [update.values[key] for update in updates if key in update.values]
+    weights = [update.rows if by_sequence and key in BY_SEQUENCE else update.tokens for update in updates]
+    if not values or len(values) != len(weights):
+        return row[key]
+    return float(np.average(values, weights=weights))
+
+
 def rl_figures(
     rollouts: Rollouts,
+    updates: Sequence[Update],
+    by_sequence: bool,
     row: Mapping[str, Any],
     weights: Sequence[float],
     labels: Sequence[str],
@@ -122,10 +138,14 @@ def rl_figures(
     group: int,
 ) -> Figures:
     """All gauges of one step but the timed ones."""
-    figures: Figures = {metric.name: {None: row[key]} for key, metric in RL_LOGGED.items() if key in row}
+    figures: Figures = {
+        metric.name: {None: of_tokens(updates, key, row, by_sequence)}
+        for key, metric in RL_LOGGED.items()
+        if key in row
+    }
     if "cispo_clip_ratio" in row:  # it clips at the upper bound only
         for metric in (names.RL_STEP_CLIP_RATIO, names.RL_STEP_CLIP_RATIO_HIGH):
-            figures[metric.name] = {None: row["cispo_clip_ratio"]}
+            figures[metric.name] = {None: of_tokens(updates, "cispo_clip_ratio", row, by_sequence)}
     if rollouts.generations:
         figures |= reward_figures(rollouts, weights, labels, group)
         figures |= completion_figures(rollouts)
@@ -177,7 +197,11 @@ def check_rl_steps(
         rollouts = Rollouts(book, step, functions, tokenizer)
         row = rows[step] if rows else run.row(step)
         tokens = rollouts.lengths.sum() + sum(len(tokenizer(prompt)["input_ids"]) for prompt in rollouts.prompts)
-        compare(run.figures(step), rl_figures(rollouts, row, weights, labels or functions, tokens, group) | more(row))
+        by_sequence = getattr(book.trainer.args, "importance_sampling_level", "sequence") == "sequence"
+        figures = rl_figures(
+            rollouts, book.updates[step], by_sequence, row, weights, labels or functions, tokens, group
+        )
+        compare(run.figures(step), figures | more(row))
         check_rl_times(run, step)
         assert run.shown(names.RL_STEP_COUNT, step) == count
         for name, column in zip(labels or functions, rollouts.shares(weights).T, strict=True):
@@ -210,8 +234,8 @@ def duration_of(run: Run, metric: Any, step: int) -> float:
     assert after is not None
     assert after.count == (before.count if before else 0) + 1
     duration = after.sum - (before.sum if before else 0)
-    assert run.before.at["end", step] - run.behind.at["begin", step] <= duration * (1 + 1e-9)
-    assert duration * (1 - 1e-9) <= run.behind.at["end", step] - run.before.at["begin", step]
+    least, most = enclosed(run.before, run.behind, "begin", "end", step)
+    assert least <= duration <= most
     return duration
 
 
@@ -271,28 +295,44 @@ def check_length_histogram(run: Run, step: int, lengths: Sequence[float]) -> Non
 
 
 class Batches:
-    """What the model is given while it trains: token positions and tokens of each micro-batch, by step."""
+    """What the model is given while it trains, and what it answers: token positions, tokens, labels and right
+    predictions of each micro-batch, by step."""
 
     def __init__(self) -> None:
-        self.of_step: dict[int, list[tuple[int, int]]] = {}
+        self.of_step: dict[int, list[tuple[int, int, int, int]]] = {}
+        self._predicting = False
 
     def watch(self, trainer: Any) -> Any:
         """Notes every forward pass of the trainer's model. Returns the trainer."""
 
         def forward(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-            if module.training:
+            if module.training and not self._predicting:
                 ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
                 tokens = int(mask.sum()) if mask is not None else ids.numel()
-                self.of_step.setdefault(trainer.state.global_step + 1, []).append((ids.numel(), tokens))
+                counts = (ids.numel(), tokens, *self._predictions(module, kwargs))
+                self.of_step.setdefault(trainer.state.global_step + 1, []).append(counts)
 
         trainer.model.register_forward_pre_hook(forward, with_kwargs=True)
         return trainer
 
+    def _predictions(self, module: Any, kwargs: Mapping[str, Any]) -> tuple[int, int]:
+        """Labels, and how many of them the logits predict, by a forward pass of the test's own."""
+        labels = kwargs["labels"][:, 1:]
+        given = {key: value for key, value in kwargs.items() if key in ("input_ids", "attention_mask", "position_ids")}
+        self._predicting = True
+        with torch.no_grad():
+            predicted = module(**given, use_cache=False).logits[:, :-1].argmax(-1)
+        self._predicting = False
+        return int((labels != -100).sum()), int(((predicted == labels) & (labels != -100)).sum())
+
     def tokens(self, step: int) -> int:
-        return sum(tokens for _, tokens in self.of_step[step])
+        return sum(tokens for _, tokens, _, _ in self.of_step[step])
 
     def padding(self, step: int) -> float:
-        return 1 - self.tokens(step) / sum(positions for positions, _ in self.of_step[step])
+        return 1 - self.tokens(step) / sum(positions for positions, *_ in self.of_step[step])
+
+    def accuracy(self, step: int) -> float:
+        return sum(right for *_, right in self.of_step[step]) / sum(labels for _, _, labels, _ in self.of_step[step])
 
 
 def check_sft_steps(
@@ -322,6 +362,7 @@ def check_sft_steps(
         row = rows[step] if rows else run.row(step)
         wanted: Figures = {metric.name: {None: row[key]} for key, metric in SFT_LOGGED.items()}
         wanted[names.SFT_STEP_TOKENS.name] = {None: batches.tokens(step)}
+        wanted[names.SFT_STEP_TOKEN_ACCURACY.name] = {None: batches.accuracy(step)}
         if padded:
             wanted[names.SFT_STEP_PADDING.name] = {None: batches.padding(step)}
         if evaluation:
@@ -355,8 +396,8 @@ def check_sft_times(run: Run, step: int, *, input_known: bool, evaluation: Mappi
     assert min(phases.values()) > 0
     assert phases["step"] == pytest.approx(duration, rel=1e-6)
     for phase, start, end in (("forward_backward", "begin", "gradients"), ("optimizer", "gradients", "optimized")):
-        assert run.before.at[end, step] - run.behind.at[start, step] <= phases[phase] * (1 + 1e-9)
-        assert phases[phase] * (1 - 1e-9) <= run.behind.at[end, step] - run.before.at[start, step]
+        least, most = enclosed(run.before, run.behind, start, end, step)
+        assert least <= phases[phase] <= most
     if evaluation:
         assert phases["eval"] == evaluation["runtime"]
     throughput = run.shown(names.SFT_STEP_THROUGHPUT, step)

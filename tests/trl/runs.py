@@ -41,9 +41,22 @@ class Clock(TrainerCallback):
 
     def __init__(self) -> None:
         self.at: dict[tuple[str, int], float] = {}
+        self.cut: dict[int, list[tuple[float, float]]] = {}
+        """By step, the begin and end of each part of it that an epoch's end cut short."""
+        self._in_step = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._in_step = False
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.at["begin", state.global_step + 1] = time.perf_counter()
+        step = state.global_step + 1
+        if self._in_step:
+            self.cut.setdefault(step, []).append((self.at["begin", step], self.at["micro-batch", step]))
+        self._in_step = True
+        self.at["begin", step] = time.perf_counter()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.at["micro-batch", state.global_step + 1] = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.at["gradients", state.global_step + 1] = time.perf_counter()
@@ -52,7 +65,21 @@ class Clock(TrainerCallback):
         self.at["optimized", state.global_step + 1] = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._in_step = False
         self.at["end", state.global_step] = time.perf_counter()
+
+
+def enclosed(before: Clock, behind: Clock, start: str, end: str, step: int) -> tuple[float, float]:
+    """The least and the most seconds that a clock between the two may have counted from one event of a step to another.
+    What came between the parts of a step is no part of it."""
+    bounds = []
+    for first, last in ((behind, before), (before, behind)):
+        seconds = last.at[end, step] - first.at[start, step]
+        if start == "begin":
+            parts = zip(first.cut.get(step, ()), last.cut.get(step, ()), strict=True)
+            seconds += sum(cut_at - begun_at for (begun_at, _), (_, cut_at) in parts)
+        bounds.append(seconds)
+    return bounds[0] * (1 - 1e-9), bounds[1] * (1 + 1e-9)
 
 
 class Rows(TrainerCallback):

@@ -61,7 +61,7 @@ def twice(trainer: Trainer) -> None:
 
 def test_a_second_training_takes_nothing_over_from_the_first(tiny_model: str) -> None:
     """The first ends with an evaluation, after which TRL keeps the last step's values in its buffers."""
-    settings = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 4}
+    settings = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 4, "gradient_accumulation_steps": 1}
     plain = plain_run(lambda callbacks: online("GRPO", tiny_model, callbacks, **settings), twice)
     rows = [(step, row) for step, row in plain.rows if "loss" in row]
     assert [step for step, _ in rows] == [1, 2, 3, 4] * 2
@@ -177,7 +177,7 @@ def test_a_training_after_a_failed_one(tiny_model: str, tokenizer: Any) -> None:
     def again(trainer: Trainer) -> None:
         with pytest.raises(ValueError):
             trainer.train()
-        book.scorings.clear()
+        book.forget()
         trainer.train()
 
     book, rewards = Book(), {fails_once: 1.0}
@@ -222,7 +222,7 @@ def test_a_batch_size_that_does_not_fit_is_one_attempt(completed: int, tiny_mode
     assert run.steps == [1, 2, 3, 4]
     assert run.shown(names.SFT_STEP_COUNT) == completed + 4, "four after those that fitted"
     for step in run.steps:
-        tokens = sum(tokens for _, tokens in batches.of_step[step][-1:])
+        _, tokens, _, _ = batches.of_step[step][-1]
         assert run.shown(names.SFT_STEP_TOKENS, step) == tokens
         row = [row for at, row in run.rows if at == step and "loss" in row][-1]
         assert run.shown(names.SFT_STEP_LOSS, step) == pytest.approx(row["loss"], abs=expected.LOSS_DIGITS)

@@ -36,8 +36,8 @@ def preferences(rows: int = 16) -> Dataset:
     )
 
 
-def dpo(model: str, callbacks: list[TrainerCallback]) -> Trainer:
-    arguments = trl.DPOConfig(**common({"max_length": 32, "eval_strategy": "steps", "eval_steps": 2}))
+def dpo(model: str, callbacks: list[TrainerCallback], **settings: Any) -> Trainer:
+    arguments = trl.DPOConfig(**common({"max_length": 32, "eval_strategy": "steps", "eval_steps": 2, **settings}))
     return trl.DPOTrainer(
         model=model,
         args=arguments,

@@ -54,15 +54,26 @@ class Scoring:
     completion_ids: list[list[int]]
 
 
+@dataclass(frozen=True)
+class Update:
+    """One micro-batch of an update: what TRL appended for its log, and what that is a mean over."""
+
+    values: dict[str, float]
+    tokens: int
+    rows: int
+
+
 Score = Callable[..., Sequence["float | None"]]
 
 
 class Book:
-    """Reward functions that remember every call: what a test computes the rollouts' figures from."""
+    """Reward functions that remember every call and a trainer that remembers every micro-batch: what a test computes a
+    step's figures from."""
 
     def __init__(self) -> None:
         self.trainer: Trainer | None = None
         self.scorings: list[Scoring] = []
+        self.updates: dict[int, list[Update]] = {}
 
     def recorded(self, score: Score) -> Score:
         """The function under its own name."""
@@ -85,6 +96,27 @@ class Book:
 
         function.__name__ = score.__name__
         return function
+
+    def watching(self, trainer_class: type[Trainer]) -> type[Trainer]:
+        """The class, of the same name, with micro-batches noted."""
+        book = self
+
+        def compute_loss(trainer: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            lists = getattr(trainer, "_metrics", {}).get("train", {})
+            before = {key: len(values) for key, values in lists.items()}
+            loss = trainer_class.compute_loss(trainer, model, inputs, *args, **kwargs)
+            if trainer.model.training:
+                mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+                new = {key: values[-1] for key, values in lists.items() if len(values) > before.get(key, 0)}
+                updates = book.updates.setdefault(trainer.state.global_step + 1, [])
+                updates.append(Update(new, int(mask.sum()), len(mask)))
+            return loss
+
+        return type(trainer_class.__name__, (trainer_class,), {"compute_loss": compute_loss})
+
+    def forget(self) -> None:
+        self.scorings.clear()
+        self.updates.clear()
 
     def of_step(self, step: int) -> list[Scoring]:
         return [scoring for scoring in self.scorings if scoring.training and scoring.step == step]
@@ -179,7 +211,7 @@ def online(
         "callbacks": list(callbacks),
         **(trainer or {}),
     }
-    book.trainer = (trainer_class or getattr(trl, f"{kind}Trainer"))(**arguments)
+    book.trainer = book.watching(trainer_class or getattr(trl, f"{kind}Trainer"))(**arguments)
     return book.trainer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from akka_otel_callbacks.common.step import SFTStep
 if TYPE_CHECKING:
     import numpy
     from transformers import Trainer, TrainingArguments
+
+    Array = numpy.ndarray[Any, Any]
 
 Fit = names.SftDataFit
 SAMPLE = 1000
@@ -27,9 +28,13 @@ class RowCapture:
     max_length: int | None
     truncation: str
     """Who cut, and which side was kept: `collator`, `keep_start`, `keep_end`; `none` where nobody did."""
+    prepared: bool
+    """Whether the table beneath the dataset is the one that TRL prepared, so that a row in it that the dataset does not
+    list was dropped by TRL."""
 
     def deliver(self, recorder: Recorder) -> None:
-        recorder.record(SFTStep(data_rows=count_rows(self.dataset, self.max_length, self.truncation)))
+        counts = count_rows(self.dataset, self.max_length, self.truncation, prepared=self.prepared)
+        recorder.record(SFTStep(data_rows=counts))
 
 
 def row_capture(trainer: Trainer, args: TrainingArguments) -> RowCapture | None:
@@ -37,19 +42,36 @@ def row_capture(trainer: Trainer, args: TrainingArguments) -> RowCapture | None:
     dataset = getattr(trainer, "train_dataset", None)
     if not hasattr(getattr(dataset, "data", None), "column_names"):
         return None
-    return RowCapture(dataset, getattr(args, "max_length", None), _truncation(trainer, args))
+    truncation = _truncation(trainer, args)
+    prepared = truncation in ("keep_start", "keep_end") and _by_trl(getattr(trainer, "_prepare_dataset", None))
+    return RowCapture(dataset, getattr(args, "max_length", None), truncation, prepared)
 
 
 def _truncation(trainer: Trainer, args: TrainingArguments) -> str:
     skipped = (getattr(args, "dataset_kwargs", None) or {}).get("skip_prepare_dataset", False)
     if getattr(args, "packing", False) or skipped or not hasattr(args, "max_length"):
         return "none"
-    if getattr(trainer.data_collator, "max_length", None) is not None:  # TRL 1.0 to 1.7
+    collator = trainer.data_collator
+    if getattr(collator, "max_length", None) is not None:  # TRL 1.0 to 1.7
         return "collator"
+    if _collators_cut():  # this one does not: the user's own, or without padding
+        return "none"
     return str(getattr(args, "truncation_mode", "keep_start"))
 
 
-def count_rows(dataset: Any, max_length: int | None, truncation: str) -> dict[str, int]:
+def _collators_cut() -> bool:
+    """Whether this TRL leaves the cutting to its collator."""
+    from trl.trainer import sft_trainer
+
+    collator = getattr(sft_trainer, "DataCollatorForLanguageModeling", None)
+    return "max_length" in getattr(collator, "__dataclass_fields__", {})
+
+
+def _by_trl(preparation: Any) -> bool:
+    return str(getattr(preparation, "__module__", "")).partition(".")[0] == "trl"
+
+
+def count_rows(dataset: Any, max_length: int | None, truncation: str, *, prepared: bool = True) -> dict[str, int]:
     """Rows by fit, with only the kinds that can be told.
 
     Preparation replaces what it cuts, so that the length before the cut is gone. But the rows that stayed below the
@@ -57,61 +79,88 @@ def count_rows(dataset: Any, max_length: int | None, truncation: str) -> dict[st
     ends otherwise was cut. Where uncut rows do not agree on an ending, where there are none, or where the ending also
     stands inside rows that could have been cut right behind it, `truncated` and `full` are left out.
 
+    A dataset that was shuffled, filtered or selected from is a list of indices into a table. The rows are those of the
+    list, unless TRL `prepared` the table.
+
     Args:
         dataset: the prepared `datasets.Dataset`.
         max_length: tokens that a row may have; None for no limit.
         truncation: who cut, see `RowCapture`.
+        prepared: see `RowCapture`.
     """
+    listed = {Fit.TOTAL: len(dataset)}
     if max_length is None or truncation == "none" or "input_ids" not in dataset.data.column_names:
-        return {Fit.TOTAL: len(dataset)}
-    rows = dataset.data.num_rows  # of the table beneath: a row that TRL drops is still in it, only no longer listed
-    chunks = list(_chunks(dataset.data.column("input_ids")))
-    at = sum(int((lengths == max_length).sum()) for _, _, lengths in chunks)
-    over = sum(int((lengths > max_length).sum()) for _, _, lengths in chunks)
-    counts = {Fit.TOTAL: rows, Fit.DROPPED: rows - len(dataset)}
+        return listed
+    rows = Rows.of(dataset.data.column("input_ids"), None if prepared else dataset._indices)
+    if rows is None:
+        return listed
+    at = int((rows.lengths == max_length).sum())
+    over = int((rows.lengths > max_length).sum())
     if truncation == "collator":
-        return counts | {Fit.TRUNCATED: over, Fit.FULL: at}
+        return listed | {Fit.DROPPED: 0, Fit.TRUNCATED: over, Fit.FULL: at}
     if over:  # nothing was cut after all
-        return {Fit.TOTAL: len(dataset)}
-    cut = _cut(chunks, max_length) if at and truncation == "keep_start" else (None if at else 0)
+        return listed
+    counts = {Fit.TOTAL: len(rows.lengths), Fit.DROPPED: len(rows.lengths) - len(dataset)} if prepared else listed
+    cut = _cut(rows, max_length) if at and truncation == "keep_start" else (None if at else 0)
     return counts if cut is None else counts | {Fit.TRUNCATED: cut, Fit.FULL: at - cut}
 
 
-Chunk = tuple["numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]"]
-"""Token IDs of all rows [tokens], where each row ends [rows], and its length [rows]."""
+@dataclass(slots=True)
+class Rows:
+    """The token IDs of a column's rows, without a copy of them."""
+
+    chunks: list[Array]
+    """Token IDs of all rows, one array for each of the table's chunks."""
+    chunk: Array
+    """By row the chunk that it is in."""
+    ends: Array
+    """By row where it ends there."""
+    lengths: Array
+
+    @classmethod
+    def of(cls, column: Any, indices: Any) -> Rows | None:
+        """The rows of a list column, through the dataset's indices where it has some. None for another column."""
+        import numpy
+
+        if any(not hasattr(chunk, "offsets") for chunk in column.chunks):
+            return None
+        offsets = [chunk.offsets.to_numpy(zero_copy_only=False).astype(numpy.int64) for chunk in column.chunks]
+        order = slice(None) if indices is None else indices.column(0).to_numpy()
+        of_chunk = numpy.repeat(numpy.arange(len(offsets)), [len(ends) - 1 for ends in offsets])
+        return cls(
+            [chunk.values.to_numpy(zero_copy_only=False) for chunk in column.chunks],
+            of_chunk[order],
+            numpy.concatenate([ends[1:] for ends in offsets] or [numpy.empty(0, int)])[order],
+            numpy.concatenate([numpy.diff(ends) for ends in offsets] or [numpy.empty(0, int)])[order],
+        )
+
+    def endings(self, of: Array) -> Array:
+        """The last token of the rows that are chosen."""
+        import numpy
+
+        chunk, ends = self.chunk[of], self.ends[of]
+        last = numpy.empty(len(ends), numpy.int64)
+        for number, tokens in enumerate(self.chunks):
+            last[chunk == number] = tokens[ends[chunk == number] - 1]
+        return last
 
 
-def _chunks(column: Any) -> Iterator[Chunk]:
-    import numpy
-
-    for chunk in column.chunks:
-        offsets = chunk.offsets.to_numpy(zero_copy_only=False).astype(numpy.int64)
-        yield chunk.values.to_numpy(zero_copy_only=False), offsets[1:], numpy.diff(offsets)
-
-
-def _cut(chunks: list[Chunk], max_length: int) -> int | None:
+def _cut(rows: Rows, max_length: int) -> int | None:
     """Rows at the maximum that were cut there; None where that cannot be told."""
-    endings = {
-        int(token)
-        for tokens, ends, lengths in chunks
-        for token in set(tokens[ends[(lengths > 0) & (lengths < max_length)] - 1].tolist())
-    }
+    endings = set(rows.endings((rows.lengths > 0) & (rows.lengths < max_length)).tolist())
     if len(endings) != 1:
         return None
     (ending,) = endings
-    whole = sum(int((tokens[ends[lengths == max_length] - 1] == ending).sum()) for tokens, ends, lengths in chunks)
-    if whole and _stands_inside(chunks, max_length, ending):
+    of_full = rows.endings(rows.lengths == max_length)
+    whole = int((of_full == ending).sum())
+    if whole and _stands_inside(rows, max_length, ending):
         return None
-    return sum(int((lengths == max_length).sum()) for _, _, lengths in chunks) - whole
+    return len(of_full) - whole
 
 
-def _stands_inside(chunks: list[Chunk], max_length: int, ending: int) -> bool:
-    seen = 0
-    for tokens, ends, lengths in chunks:
-        for end, length in zip(ends[lengths < max_length], lengths[lengths < max_length], strict=True):
-            if seen == SAMPLE:
-                return False
-            seen += 1
-            if (tokens[end - length : end - 1] == ending).any():
-                return True
+def _stands_inside(rows: Rows, max_length: int, ending: int) -> bool:
+    for row in (rows.lengths < max_length).nonzero()[0][:SAMPLE]:
+        end, tokens = rows.ends[row], rows.chunks[rows.chunk[row]]
+        if (tokens[end - rows.lengths[row] : end - 1] == ending).any():
+            return True
     return False

@@ -6,16 +6,17 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.memory import StepMemory
 from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.common.step import Step
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.attach import Hook, Listener
+from akka_otel_callbacks.trl.captures import Clock
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
+from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.tails import TailReader, Tails
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
@@ -29,7 +30,6 @@ class Emit(Protocol):
     def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
 
 
-StepT = TypeVar("StepT", RLStep, SFTStep)
 SAVE, EVAL = "save_checkpoint", "eval"
 
 
@@ -48,63 +48,6 @@ class BegunAgain:
 
     def deliver(self, recorder: Recorder) -> None:
         recorder.begin_again()
-
-
-@dataclass(slots=True)
-class Clock:
-    """`time.perf_counter` at the events of one step; None for an event that did not come."""
-
-    begin: float | None = None
-    gradients: float | None = None
-    optimized: float | None = None
-    end: float | None = None
-
-    def duration_s(self) -> float | None:
-        return _between(self.begin, self.end)
-
-    def forward_backward_s(self) -> float | None:
-        return _between(self.begin, self.gradients)
-
-    def optimizer_s(self) -> float | None:
-        return _between(self.gradients, self.optimized)
-
-
-@dataclass(slots=True, kw_only=True)
-class StepCapture:
-    """What every kind of step leaves behind."""
-
-    number: int
-    clock: Clock
-    values: dict[str, Any]
-    """By TRL's log key."""
-    devices: int
-    memory: StepMemory | None
-    efficiency: Efficiency | None
-    positions: Positions
-
-    def complete(self, step: StepT) -> StepT:
-        """Sets what is the same for every kind of step."""
-        step.number = self.number
-        step.duration_s = self.clock.duration_s()
-        if self.memory is not None:
-            step.memory_max_allocated_bytes = self.memory.max_allocated
-            step.memory_max_reserved_bytes = self.memory.max_reserved
-            step.memory_bytes = self.memory.parts()
-        return step
-
-    def set_mfu(self, step: Step, update_s: float | None) -> None:
-        if self.efficiency is not None:
-            step.mfu = self.efficiency.mfu(self.positions, update_s)
-
-    def set_tokens(self, step: Step, tokens: float) -> None:
-        """Tokens and tokens per second and device; both absent in a step without."""
-        if tokens > 0:
-            step.tokens = tokens
-            step.throughput = tokens / step.duration_s / self.devices if step.duration_s else None
-
-
-def _between(start: float | None, end: float | None) -> float | None:
-    return None if start is None or end is None else end - start
 
 
 class Loop:
@@ -129,12 +72,12 @@ class Loop:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._listener = listener
         self._emit = emit
-        self._tails = TailReader(_training_buffers(trainer) or {})
+        self._reader = TailReader(_training_buffers(trainer) or {})
+        self._tails: Tails = {}
         self._clock = Clock()
+        self._in_step = False
         self._grad_norm: Any = None
         self._learning_rate: Any = None
-        self._row: dict[str, Any] = {}
-        self._from_rows: set[str] = set()
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
         self.devices = device_count(trainer, args)
@@ -143,33 +86,48 @@ class Loop:
         self._memory = memory_account(trainer, args)
         self._watch_memory(trainer)
         self._wrap_common(trainer)
+        self._rows = LogRows(
+            self._translated, everything="_metrics" in self.missing, nan_filter=args.logging_nan_inf_filter
+        )
 
     # The events of a step, in their order.
 
     def begin_step(self) -> None:
+        """A step whose accumulation the end of an epoch cut short begins again: the gradient is kept, and so are the
+        figures of the micro-batches that it is from."""
         self._memory_begins()
-        self._clock = Clock(begin=time.perf_counter())
-        self._grad_norm = self._learning_rate = None
+        if self._in_step:
+            self._clock = self._clock.going_on(time.perf_counter())
+        else:
+            self._start_anew()
+            self._clock, self._in_step = Clock(begin=time.perf_counter()), True
+
+    def micro_batch_ended(self) -> None:
+        self._clock.micro_batch = time.perf_counter()
 
     def gradients_ready(self, optimizer: Any) -> None:
         self._clock.gradients = time.perf_counter()
         self._memory_of_gradients()
-        self._learning_rate = optimizer.param_groups[0]["lr"] if optimizer is not None else None
+        self._learning_rate = copied(optimizer.param_groups[0]["lr"]) if optimizer is not None else None
 
     def optimized(self) -> None:
         self._clock.optimized = time.perf_counter()
 
     def end_step(self, state: TrainerState) -> None:
-        self._clock.end = time.perf_counter()
+        self._clock.end, self._in_step = time.perf_counter(), False
         self._emit(self._captured(state), step=True)
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""
-        if not (self.log_only or self._from_rows) or is_evaluation(row) or is_summary(row):
+        self._collect()  # behind a log, TRL drops what it holds
+        if is_evaluation(row) or is_summary(row):
             return
-        self._row = dict(row) if self.log_only else {key: row[key] for key in self._from_rows if key in row}
-        if self._row:
-            self._emit(Known(self._translated(self._row)))
+        if (capture := self._rows.capture(row)) is not None:
+            self._emit(capture)
+
+    def _start_anew(self) -> None:
+        """Forgets the step before."""
+        self._grad_norm = self._learning_rate = None
 
     def _captured(self, state: TrainerState) -> Capture:
         """What this step left behind."""
@@ -185,30 +143,28 @@ class Loop:
             "memory": self._memory_ends(),
             "efficiency": self._efficiency,
             "positions": self._positions,
+            "rows": self._rows,
         }
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
         """Log keys to figures."""
         raise NotImplementedError
 
-    @property
-    def log_only(self) -> bool:
-        """Whether the trainer has no per-step buffers, so that log rows are all there is."""
-        return "_metrics" in self.missing
-
     def in_training(self) -> bool:
         """TRL's own test for training against evaluation."""
         trainer = self._trainer_ref()
         return trainer is not None and bool(trainer.model.training)
 
+    def _collect(self) -> None:
+        """Takes what the trainer's buffers have got since the last look."""
+        for key, values in self._reader.new(_training_buffers(self._trainer_ref()) or {}).items():
+            self._tails[key] = self._tails.get(key, []) + values
+
     def _values(self) -> dict[str, Any]:
-        """The step's tails, beside what the latest row said of figures that no tail has."""
-        tails: Tails = self._tails.new(_training_buffers(self._trainer_ref()) or {})
-        values = {**self._row, **tails}
-        if self._grad_norm is not None:
-            values["grad_norm"] = self._grad_norm
-        if self._learning_rate is not None:
-            values["learning_rate"] = self._learning_rate
+        """What the step itself said, by TRL's key."""
+        self._collect()
+        values: dict[str, Any] = {**self._tails, "grad_norm": self._grad_norm, "learning_rate": self._learning_rate}
+        self._tails = {}
         return values
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
@@ -224,9 +180,7 @@ class Loop:
         if _training_buffers(trainer) is None:
             self.missing.append("_metrics")
         self._wrap(trainer, "_save_checkpoint", self._saved)
-        norm_owner, norm = self._grad_norm_source(trainer)
-        if not self._listener.after(norm_owner, norm, self._normed):
-            self._from_rows.add("grad_norm")
+        self._listener.after(*self._grad_norm_source(trainer), self._normed)
 
     def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
         if self._listener.after(trainer, name, hook, before):
@@ -242,13 +196,16 @@ class Loop:
         return getattr(trainer, "accelerator", None), "clip_grad_norm_"
 
     def _normed(self, norm: Any, args: tuple[Any, ...], seconds: float) -> None:
-        if hasattr(norm, "full_tensor"):  # sharded: only a collective could read it, the trainer's log does
-            self._from_rows.add("grad_norm")
-        else:
-            self._grad_norm = norm
+        self._grad_norm = norm  # sharded, it counts as none: only a collective could read it, as the trainer's log does
 
     def _saved(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
         self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
+
+
+def copied(value: Any) -> Any:
+    """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be written over before it is
+    read. A copy on its device waits for nothing."""
+    return value.detach().clone() if hasattr(value, "detach") else value
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:

@@ -11,9 +11,11 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
-from akka_otel_callbacks.trl.loop import Loop, StepCapture
-from akka_otel_callbacks.trl.vocabulary import rl_step
+from akka_otel_callbacks.trl.loop import Loop
+from akka_otel_callbacks.trl.micro_batches import counted
+from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -39,25 +41,41 @@ class Generated:
     moment."""
 
 
+@dataclass(slots=True)
+class Updated:
+    """What the micro-batches of one update were made of, one entry for each."""
+
+    tokens: list[Any] = field(default_factory=list)
+    """That the loss counts; sums that stay on their device until they are read."""
+    rows: list[int] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    """Of its policy loss in the step's."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
     generated: Generated
+    updated: Updated
+    alone: bool
+    """Whether this process is the only one, so that its tokens are all."""
+    by_sequence: bool
+    """Whether a sequence has one probability ratio, not each of its tokens one."""
     terms: Sequence[str]
     weights: Mapping[str, float]
     group: int | None
     tokens: int
-    losses_add_up: bool
 
     @property
     def values_held(self) -> int:
         return len(self.generated.lengths) * (1 + len(self.terms))
 
     def deliver(self, recorder: Recorder) -> None:
-        step = self.complete(rl_step(self.values, self.weights))
-        if self.losses_add_up and isinstance(self.values.get("policy_loss"), list):
-            step.policy_loss = sum(self.values["policy_loss"])
+        step = self.complete(rl_step(self.values, self.weights, self._counts()))
+        losses = self.values.get("policy_loss")
+        if isinstance(losses, list) and len(losses) == len(self.updated.shares):
+            step.policy_loss = sum(loss * share for loss, share in zip(losses, self.updated.shares, strict=True))
         step.timing_s = phases(step.duration_s, self.generated)
         self.set_mfu(step, step.timing_s[Phase.UPDATE_ACTOR])
         if self.generated.scores:
@@ -65,7 +83,11 @@ class RLCapture(StepCapture):
             set_rewards(step, scored(scorings, self.terms, self.group))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
-        recorder.record(step)
+        self.record(step, recorder)
+
+    def _counts(self) -> dict[str, Sequence[float] | None]:
+        tokens = counted(self.updated.tokens) if self.alone else None
+        return {TOKENS: tokens, RATIOS: self.updated.rows if self.by_sequence else tokens}
 
 
 class RLLoop(Loop):
@@ -74,32 +96,37 @@ class RLLoop(Loop):
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
         self._generation_begins = self._memory.begin_generation
-        self._generated = Generated()
+        self._generated, self._updated = Generated(), Updated()
         self._tokens_seen = state.num_input_tokens_seen
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
         weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
         self._weights = dict(zip(self._terms, weights, strict=False))
         self._group = getattr(trainer, "num_generations", None)
         self._losses_add_up = getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP
+        self._alone = args.world_size <= 1
+        # Of GRPO a setting; RLOO has it so, without one.
+        self._by_sequence = getattr(args, "importance_sampling_level", "sequence") == "sequence"
         self._wrap(trainer, "_calculate_rewards", self._rewarded)
-        if self._efficiency is not None:
-            self._wrap(trainer, "compute_loss", self._updated)
+        self._wrap(trainer, "compute_loss", self._trained)
         self._own_lengths = self._wrap(trainer, "_generate", self._completed, self._generation_begins)
 
-    def begin_step(self) -> None:
-        super().begin_step()
-        self._generated, self._positions = Generated(timed=self._own_lengths), Positions()
+    def _start_anew(self) -> None:
+        super()._start_anew()
+        self._generated, self._updated = Generated(timed=self._own_lengths), Updated()
+        self._positions = Positions()
 
     def _captured(self, state: TrainerState) -> RLCapture:
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
         return RLCapture(
             **self._common(state),
             generated=self._generated,
+            updated=self._updated,
+            alone=self._alone,
+            by_sequence=self._by_sequence,
             terms=self._terms,
             weights=self._weights,
             group=self._group,
             tokens=tokens,
-            losses_add_up=self._losses_add_up,
         )
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
@@ -111,11 +138,19 @@ class RLLoop(Loop):
             self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
             self._generated.lengths += own_lengths(result)
 
-    def _updated(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _trained(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
         """One micro-batch of the update: `compute_loss(model, inputs)`. Its logits are needed for the completions."""
-        if self.in_training():
-            rows, completion = args[1]["completion_ids"].shape
-            self._positions.add(args[1]["prompt_ids"].numel() + rows * completion, rows * completion)
+        inputs = args[1] if len(args) > 1 and isinstance(args[1], Mapping) else {}
+        prompts, completions, mask = (inputs.get(key) for key in ("prompt_ids", "completion_ids", "completion_mask"))
+        if not self.in_training() or prompts is None or completions is None or mask is None:
+            return
+        rows, length = completions.shape
+        self._positions.add(prompts.numel() + rows * length, rows * length)
+        own = inputs.get("tool_mask")
+        self._updated.tokens.append(mask.sum() if own is None else (mask * own).sum())
+        self._updated.rows.append(rows)
+        accumulated = getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
+        self._updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
 
     def _rewarded(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
         if not self.in_training():

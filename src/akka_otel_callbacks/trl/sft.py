@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,11 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.efficiency import Positions
-from akka_otel_callbacks.trl.loop import Loop, StepCapture
+from akka_otel_callbacks.trl.loop import Loop, copied
+from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
 if TYPE_CHECKING:
@@ -28,24 +31,34 @@ class SFTCapture(StepCapture):
     input_s: float | None
     losses: list[Any]
     """The micro-batches' losses, already scaled so that their sum is the update's loss."""
-    masks: list[tuple[int, Any]]
-    """Per micro-batch with an attention mask: its token positions, and how many of them hold a token."""
+    alone: bool
+    """Whether this process is the only one, so that its loss is the job's."""
+    batches: list[MicroBatch]
+    packed: bool
     tokens: float
 
     def deliver(self, recorder: Recorder) -> None:
-        step = self.complete(sft_step(self.values))
+        labels = counted([batch.labels for batch in self.batches]) if self.alone else None
+        step = self.complete(sft_step(self.values, labels))
         step.timing_s = {
             Phase.INPUT: self.input_s,
             Phase.FORWARD_BACKWARD: self.clock.forward_backward_s(),
             Phase.OPTIMIZER: self.clock.optimizer_s(),
             Phase.STEP: step.duration_s,
         }
-        if self.losses:
-            step.loss = total(self.losses)
-        step.padding = padding(self.masks)
-        self.set_tokens(step, self.tokens)
+        step.loss = self._loss()
+        if not self.packed:
+            step.padding = padding(self.batches)
+        if are_counted(self.batches):
+            self.set_tokens(step, self.tokens)
         self.set_mfu(step, step.duration_s)
-        recorder.record(step)
+        self.record(step, recorder)
+
+    def _loss(self) -> float | None:
+        """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
+        processes is then NaN, too."""
+        loss = total(self.losses) if self.losses else None
+        return loss if self.alone or (loss is not None and not math.isfinite(loss)) else None
 
 
 class SFTLoop(Loop):
@@ -55,19 +68,19 @@ class SFTLoop(Loop):
         super().__init__(trainer, args, state, **options)
         self._input_s: float | None = None
         self._losses: list[Any] = []
-        self._masks: list[tuple[int, Any]] = []
+        self._fetched_batches: list[MicroBatch] = []
+        self._batches: list[MicroBatch] = []
         self._tokens_seen = float(getattr(trainer, "_total_train_tokens", 0) or 0)
         self._fetches_skipped_batches = state.global_step > 0
         self._packed = bool(getattr(args, "packing", False))
+        self._alone = args.world_size <= 1
         self._wrap(trainer, "get_batch_samples", self._fetched)
-        # With several processes the loss of this rank's batches is not the step's loss. The trainer's log gathers it.
-        if args.world_size > 1 or not self._wrap(trainer, "training_step", self._trained):
-            self._from_rows.add("loss")
+        self._sees_training = self._wrap(trainer, "training_step", self._trained)
         if trainer is not None and (rows := row_capture(trainer, args)) is not None:
             self._emit(rows)
 
-    def begin_step(self) -> None:
-        super().begin_step()
+    def _start_anew(self) -> None:
+        super()._start_anew()
         self._losses = []
 
     def _captured(self, state: TrainerState) -> SFTCapture:
@@ -76,10 +89,12 @@ class SFTLoop(Loop):
             **common,
             input_s=self._input_s,
             losses=self._losses,
-            masks=self._masks,
+            alone=self._alone,
+            batches=self._batches,
+            packed=self._packed,
             tokens=self._new_tokens(common["values"]),
         )
-        self._input_s, self._masks, self._positions = None, [], Positions()
+        self._input_s, self._batches, self._positions = None, [], Positions()
         return capture
 
     def _translated(self, values: Mapping[str, Any]) -> SFTStep:
@@ -87,7 +102,7 @@ class SFTLoop(Loop):
 
     def _new_tokens(self, values: Mapping[str, Any]) -> float:
         """TRL's running total, gathered over all processes, less what it was at the step before."""
-        counted = number((values.get("num_tokens") or [None])[-1]) if not self.log_only else None
+        counted = number((values.get("num_tokens") or [None])[-1])
         if counted is None:
             return 0.0
         new, self._tokens_seen = counted - self._tokens_seen, counted
@@ -98,28 +113,24 @@ class SFTLoop(Loop):
             self._fetches_skipped_batches = False
         else:
             self._input_s = (self._input_s or 0.0) + seconds
-        for batch in result[0]:
-            if "input_ids" in batch:
-                positions = batch["input_ids"].numel()
-                self._positions.add(positions, positions)
-            mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-            if mask is not None and not self._packed:
-                self._masks.append((mask.numel(), mask.sum()))  # on a device this only queues the sum
+        self._fetched_batches = [micro_batch(batch) for batch in result[0]]
+        while self._fetched_batches and not self._sees_training:
+            self._take_batch()
 
     def _trained(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
-        self._losses.append(loss)
+        self._losses.append(copied(loss))
+        if self._fetched_batches:
+            self._take_batch()
+
+    def _take_batch(self) -> None:
+        """Counts the next of the fetched batches as trained on. A callback that ends an epoch within an accumulation
+        leaves some that never are."""
+        batch = self._fetched_batches.pop(0)
+        self._batches.append(batch)
+        self._positions.add(batch.positions, batch.positions)
 
 
 def total(losses: list[Any]) -> float | None:
     """The sum, None where one of them is no number."""
     found = [number(loss) for loss in losses]
     return sum(loss for loss in found if loss is not None) if None not in found else None
-
-
-def padding(masks: list[tuple[int, Any]]) -> float | None:
-    """The share of token positions that hold no token. None without masks."""
-    positions = sum(count for count, _ in masks)
-    held = [number(tokens) for _, tokens in masks]
-    if not positions or None in held:
-        return None
-    return 1.0 - sum(count for count in held if count is not None) / positions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from akka_otel_callbacks.common.numbers import mean, number
@@ -12,6 +12,9 @@ StepT = TypeVar("StepT", RLStep, SFTStep)
 Reduce = Callable[[list[float]], "float | None"]
 Values = Mapping[str, Any]
 """By key: the value of a log row, or the list of values that a step appended."""
+Counts = Mapping[str, "Sequence[float] | None"]
+"""By what is counted, its number in each micro-batch of the step; None where that is not known."""
+TOKENS, RATIOS, LABELS = "tokens", "ratios", "labels"
 
 
 class Key(NamedTuple):
@@ -20,11 +23,13 @@ class Key(NamedTuple):
     key: str
     field: str
     reduce: Reduce = mean
+    of: str | None = None
+    """What the value of a micro-batch is a mean over. The step's mean is weighted by their number where known."""
 
 
 RL_KEYS = (
-    Key("entropy", "entropy"),
-    Key("kl", "kl"),
+    Key("entropy", "entropy", of=TOKENS),
+    Key("kl", "kl", of=TOKENS),
     Key("frac_reward_zero_std", "frac_reward_zero_std"),
     Key("reward", "reward"),
     Key("reward_std", "reward_std"),
@@ -35,12 +40,12 @@ RL_KEYS = (
     Key("completions/max_length", "completion_length_max", max),
     Key("completions/min_length", "completion_length_min", min),
     Key("completion_length", "completion_length"),  # up to 0.16
-    Key("clip_ratio/region_mean", "clip_ratio"),
-    Key("clip_ratio/high_mean", "clip_ratio_high"),
-    Key("clip_ratio/low_mean", "clip_ratio_low"),
-    Key("clip_ratio", "clip_ratio"),  # up to 0.16, and the Liger loss
-    Key("cispo_clip_ratio", "clip_ratio"),  # cispo clips at the upper bound only
-    Key("cispo_clip_ratio", "clip_ratio_high"),
+    Key("clip_ratio/region_mean", "clip_ratio", of=RATIOS),
+    Key("clip_ratio/high_mean", "clip_ratio_high", of=RATIOS),
+    Key("clip_ratio/low_mean", "clip_ratio_low", of=RATIOS),
+    Key("clip_ratio", "clip_ratio", of=RATIOS),  # up to 0.16, and the Liger loss
+    Key("cispo_clip_ratio", "clip_ratio", of=RATIOS),  # cispo clips at the upper bound only
+    Key("cispo_clip_ratio", "clip_ratio_high", of=RATIOS),
     Key("tools/call_frequency", "tool_calls"),
     Key("policy_loss", "policy_loss"),  # with an entropy bonus only
 )
@@ -48,21 +53,22 @@ SFT_KEYS = (
     Key("loss", "loss"),
     Key("grad_norm", "grad_norm"),
     Key("learning_rate", "learning_rate"),
-    Key("mean_token_accuracy", "token_accuracy"),
+    Key("mean_token_accuracy", "token_accuracy", of=LABELS),
 )
 TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped_ratio"
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
 
-def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
+def rl_step(values: Values, weights: Mapping[str, float] | None = None, counts: Counts | None = None) -> RLStep:
     """The figures of a log row, or of a step's tails.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.
         weights: the reward functions' weights by name, 1 where not given.
+        counts: `TOKENS` that the loss counts, and probability `RATIOS`, of each micro-batch.
     """
-    step = _fill(RLStep(), RL_KEYS, values)
+    step = _fill(RLStep(), RL_KEYS, values, counts or {})
     step.completion_length_terminated = _terminated(values)
     step.tool_failure_ratio = _tool_failure_ratio(values)
     step.reward_term = _terms(values, MEAN, weights or {}) | _total(step.reward)
@@ -70,18 +76,32 @@ def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLSte
     return step
 
 
-def sft_step(values: Values) -> SFTStep:
-    """The figures of a log row, or of a step's tails, of SFT and of whatever else logs the same names."""
-    return _fill(SFTStep(), SFT_KEYS, values)
+def sft_step(values: Values, labels: Sequence[float] | None = None) -> SFTStep:
+    """The figures of a log row, or of a step's tails, of SFT and of whatever else logs the same names.
+
+    Args:
+        values: numbers or lists of numbers by TRL's key; anything else in it is left out.
+        labels: of each micro-batch.
+    """
+    return _fill(SFTStep(), SFT_KEYS, values, {LABELS: labels})
 
 
 def eval_loss(metrics: Values) -> float | None:
     """The loss of one evaluation: `eval_loss`, or `eval_<set>_loss` where the evaluation set has a name."""
-    return _eval_figure(metrics, "loss")
+    return number(metrics.get(f"{_eval_prefix(metrics)}_loss"))
 
 
 def eval_runtime_s(metrics: Values) -> float | None:
-    return _eval_figure(metrics, "runtime")
+    return number(metrics.get(f"{_eval_prefix(metrics)}_runtime"))
+
+
+def _eval_prefix(metrics: Values) -> str:
+    """`eval`, `eval_<set>` or another that the user chose. Every key begins with it, those of the user's own metrics
+    too (`eval_<set>_nll_runtime`), so that of all keys with that ending the trainer's own is the shortest."""
+    for ending in ("_samples_per_second", "_runtime", "_loss"):
+        if endings := [str(key) for key in metrics if str(key).endswith(ending)]:
+            return min(endings, key=len).removesuffix(ending)
+    return "eval"
 
 
 def is_evaluation(row: Values) -> bool:
@@ -93,22 +113,21 @@ def is_summary(row: Values) -> bool:
     return "train_loss" in row
 
 
-def _eval_figure(metrics: Values, name: str) -> float | None:
-    exact = metrics.get(f"eval_{name}")
-    named = (metrics[key] for key in metrics if str(key).startswith("eval_") and str(key).endswith(f"_{name}"))
-    return (
-        number(exact)
-        if exact is not None
-        else next((value for raw in named if (value := number(raw)) is not None), None)
-    )
-
-
-def _fill(step: StepT, keys: Iterable[Key], values: Values) -> StepT:
-    for key, field, reduce in keys:
+def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> StepT:
+    for key, field, reduce, of in keys:
         found = _numbers(values[key]) if key in values else []
         if found and getattr(step, field) is None:  # of an old and a new key side by side the new one, listed first
-            setattr(step, field, reduce(found))
+            weights = counts.get(of) if of else None
+            known = weights is not None and len(weights) == len(found)
+            setattr(step, field, _weighted(found, weights or ()) if known else reduce(found))
     return step
+
+
+def _weighted(values: Sequence[float], weights: Sequence[float]) -> float | None:
+    """The mean; None where nothing was counted. TRL writes 0 for a micro-batch that has nothing to count."""
+    counted = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight]
+    total = sum(weight for _, weight in counted)
+    return sum(value * weight for value, weight in counted) / total if total else None
 
 
 def _numbers(value: Any) -> list[float]:

@@ -53,7 +53,8 @@ def matmul_parameters(model: Any) -> MatmulParameters | None:
     * A linear layer counts `in_features * out_features`; biases, norms and embedding lookups count nothing. A head
       tied to the embedding is a matrix product and counts once.
     * Of routed experts count those that one token is sent to (top-k); the router and a shared expert count in full.
-    * A LoRA layer counts its base and the A and B of its active adapters: a token is multiplied with all three.
+    * A LoRA layer counts its base and the A and B of its active adapters: a token is multiplied with all three. So does
+      one of DoRA or AdaLoRA. Of other adapters those count that multiply with no matrix (IA3); the rest are not known.
     * Of a multimodal model only the language model and the head count, not the towers and projectors.
 
     Args:
@@ -67,9 +68,12 @@ def matmul_parameters(model: Any) -> MatmulParameters | None:
     model = _unwrap(model)
     try:
         return _count(model)
-    except Uncountable as reason:
-        logger.warning("no FLOPs estimate for %s, and so no MFU: %s", type(model).__name__, reason)
-        return None
+    except Uncountable as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - a model may hold any module, and each may lack what its likes have
+        reason = f"a part of it is of a make that is not known ({type(error).__name__}: {error})"
+    logger.warning("no FLOPs estimate for %s, and so no MFU: %s", type(model).__name__, reason)
+    return None
 
 
 def _count(model: Any) -> MatmulParameters:

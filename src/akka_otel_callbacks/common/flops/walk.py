@@ -16,6 +16,10 @@ _EXPERT_WEIGHTS = {"gate_up_proj", "gate_proj", "up_proj", "down_proj", "weight"
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_k", "moe_topk")
 
+# PEFT's adapters that add no matrix product: they replace rows of a weight, scale a layer's input or output (IA3), or
+# train a norm.
+_WITHOUT_MATRICES = ("trainable_tokens_delta", "ia3_l", "ln_tuning_layers")
+
 _CROSS_ATTENTION = {"cross_attn", "crossattention", "cross_attention", "encoder_attn"}
 
 
@@ -72,11 +76,11 @@ class Walk:
 
 
 def _adapted(walk: Walk, place: Place) -> int | None:
-    """A layer wrapped by PEFT: the layer itself and, for LoRA, the A and B of each adapter in use."""
+    """A layer wrapped by PEFT: the layer itself and, for LoRA and AdaLoRA, the A and B of each adapter in use."""
     if "base_layer" not in place.module._modules:
         return None
     layer, base = place.module, walk.parameters(Place(place.module.base_layer, place.path, place.parent))
-    if hasattr(layer, "trainable_tokens_delta"):  # replaces rows of the weight
+    if any(hasattr(layer, name) for name in _WITHOUT_MATRICES):
         return base
     if not hasattr(layer, "lora_A"):
         raise Uncountable(f"{place.path} is adapted by {type(layer).__name__}, which is not LoRA")
@@ -90,10 +94,12 @@ def _in_use(layer: Any) -> list[str]:
 
 
 def _lora(layer: Any, adapter: str) -> int:
-    """A and B of one adapter. Of an embedding's, A is looked up like the embedding and only B is multiplied."""
+    """A and B of one adapter; AdaLoRA's are bare matrices. Of an embedding's, A is looked up like it and only B
+    is multiplied."""
     if adapter in layer.lora_embedding_B:
         return math.prod(_shape(layer.lora_embedding_B[adapter]))
-    return sum(math.prod(_shape(half[adapter].weight)) for half in (layer.lora_A, layer.lora_B) if adapter in half)
+    halves = [half[adapter] for half in (layer.lora_A, layer.lora_B) if adapter in half]
+    return sum(math.prod(_shape(getattr(half, "weight", half))) for half in halves)
 
 
 def _copied(walk: Walk, place: Place) -> int | None:

@@ -1,0 +1,88 @@
+"""What every kind of step leaves on the training thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from akka_otel_callbacks.common.memory import StepMemory
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
+from akka_otel_callbacks.trl.log_rows import LogRows
+
+StepT = TypeVar("StepT", RLStep, SFTStep)
+
+
+@dataclass(slots=True)
+class Clock:
+    """`time.perf_counter` at the events of one step; None for an event that did not come."""
+
+    begin: float | None = None
+    micro_batch: float | None = None
+    """The end of the latest micro-batch that was not the step's last."""
+    gradients: float | None = None
+    optimized: float | None = None
+    end: float | None = None
+    earlier_s: float = 0.0
+    """Of the micro-batches before `begin`, where an epoch ended within the step's accumulation."""
+
+    def going_on(self, now: float) -> Clock:
+        """The clock of a step that goes on in the next epoch. What comes between is no part of it."""
+        return Clock(begin=now, earlier_s=self.earlier_s + (_between(self.begin, self.micro_batch) or 0.0))
+
+    def duration_s(self) -> float | None:
+        return self._since_begin(self.end)
+
+    def forward_backward_s(self) -> float | None:
+        return self._since_begin(self.gradients)
+
+    def optimizer_s(self) -> float | None:
+        return _between(self.gradients, self.optimized)
+
+    def _since_begin(self, end: float | None) -> float | None:
+        seconds = _between(self.begin, end)
+        return None if seconds is None else seconds + self.earlier_s
+
+
+@dataclass(slots=True, kw_only=True)
+class StepCapture:
+    """What every kind of step leaves behind."""
+
+    number: int
+    clock: Clock
+    values: dict[str, Any]
+    """By TRL's log key."""
+    devices: int
+    memory: StepMemory | None
+    efficiency: Efficiency | None
+    positions: Positions
+    rows: LogRows
+
+    def complete(self, step: StepT) -> StepT:
+        """Sets what is the same for every kind of step."""
+        step.number = self.number
+        step.duration_s = self.clock.duration_s()
+        if self.memory is not None:
+            step.memory_max_allocated_bytes = self.memory.max_allocated
+            step.memory_max_reserved_bytes = self.memory.max_reserved
+            step.memory_bytes = self.memory.parts()
+        return step
+
+    def set_mfu(self, step: Step, update_s: float | None) -> None:
+        if self.efficiency is not None:
+            step.mfu = self.efficiency.mfu(self.positions, update_s)
+
+    def set_tokens(self, step: Step, tokens: float) -> None:
+        """Tokens and tokens per second and device; both absent in a step without."""
+        if tokens > 0:
+            step.tokens = tokens
+            step.throughput = tokens / step.duration_s / self.devices if step.duration_s else None
+
+    def record(self, step: Step, recorder: Recorder) -> None:
+        self.rows.follow(step)
+        recorder.record(step)
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else end - start

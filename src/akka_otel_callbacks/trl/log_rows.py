@@ -1,0 +1,84 @@
+"""What the trainer's log rows may add to a step: only what the step lacks.
+
+A row is not a step's own: transformers averages its loss over the steps since the row before, and replaces a NaN by the
+mean of the good values (`logging_nan_inf_filter`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recorder import Recorder
+from akka_otel_callbacks.common.step import Step
+
+OF_EVERY_TRAINER = ("loss", "grad_norm", "learning_rate")
+"""The keys that transformers itself logs: a loss over all processes, and the latest step's norm and rate."""
+
+
+class LogRows:
+    """The rows of one training. It follows the steps as they are translated, on the same thread as they are.
+
+    Args:
+        translate: log keys to figures.
+        everything: whether every key counts, for a trainer whose rows are all that it says.
+        nan_filter: the trainer's `logging_nan_inf_filter`.
+    """
+
+    def __init__(self, translate: Callable[[Mapping[str, Any]], Step], *, everything: bool, nan_filter: bool) -> None:
+        self._translate = translate
+        self._everything = everything
+        self._nan_filter = nan_filter
+        self._step: Step | None = None
+        self._loss_is_spoilt = False
+
+    def capture(self, row: Mapping[str, Any]) -> RowCapture | None:
+        """What this row may add; None where that is nothing."""
+        kept = row if self._everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
+        return RowCapture(self, dict(kept)) if kept else None
+
+    def follow(self, step: Step) -> None:
+        """Takes note of a translated step."""
+        self._step = step
+        loss, norm = number(getattr(step, "loss", None)), number(step.grad_norm)
+        # Another process's NaN shows in the common gradient only, and the filter hides it from the row.
+        self._loss_is_spoilt |= _is_broken(loss) or (self._nan_filter and _is_broken(norm))
+
+    def addition(self, row: Mapping[str, Any]) -> Step | None:
+        """The figures of the row that the latest step has not; None before the first step."""
+        if self._step is None:
+            return None
+        step = self._translate(row)
+        for own in fields(self._step):
+            if getattr(self._step, own.name) not in (None, {}):
+                setattr(step, own.name, None)
+        if "loss" in row:
+            self._check_loss(step)
+        return step
+
+    def _check_loss(self, step: Step) -> None:
+        """Drops the loss of an interval that had a NaN in it. Without the filter transformers never gets rid of it: the
+        sum that it means to empty stays NaN, so that the rows are NaN from then on."""
+        loss = number(getattr(step, "loss", None))
+        if self._loss_is_spoilt and loss is not None:
+            step.loss = None  # type: ignore[union-attr]
+        self._loss_is_spoilt = not self._nan_filter and (self._loss_is_spoilt or _is_broken(loss))
+
+
+def _is_broken(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
+
+
+@dataclass(slots=True)
+class RowCapture:
+    """One row on its way to the steps."""
+
+    rows: LogRows
+    row: dict[str, Any]
+
+    def deliver(self, recorder: Recorder) -> None:
+        if (addition := self.rows.addition(self.row)) is not None:
+            recorder.record(addition)
