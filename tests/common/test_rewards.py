@@ -111,16 +111,16 @@ def on_trl(rows: list[list[float | None]], labels: list[str], group: int) -> RLS
     return step
 
 
-def on_verl(rows: list[list[float | None]], labels: list[str], group: int, batches: int) -> RLStep:
-    """verl has no word for a rollout that nothing scored but that it was aborted."""
+def on_verl(rows: list[list[float | None]], labels: list[str], group: int, batches: int, broken: bool) -> RLStep:
+    """verl has no word for a rollout that nothing scored: it was aborted, or its score is broken."""
     step, found, size = RLStep(), [], math.ceil(len(rows) / batches)
     for at in range(0, len(rows), size):
         part = rows[at : at + size]
-        lengths = np.array([0.0 if total(row) is None else 8.0 for row in part])
+        lengths = np.array([8.0 if total(row) is not None or broken else 0.0 for row in part])
         given = [{label: s for label, s in zip(labels, row, strict=True) if s is not None} for row in part]
         found.append(
             Rollouts(
-                scores=np.array([total(row) or 0.0 for row in part]),
+                scores=np.array([NAN if broken and total(row) is None else total(row) or 0.0 for row in part]),
                 lengths=lengths,
                 own_lengths=lengths.astype(int),
                 groups=[f"uid{(at + row) // group}" for row in range(len(part))],
@@ -131,11 +131,15 @@ def on_verl(rows: list[list[float | None]], labels: list[str], group: int, batch
     return step
 
 
-@given(rollouts(), st.integers(1, 3))
-def test_both_engines_give_the_same_figures(drawn: tuple[list[list[float | None]], int], batches: int) -> None:
+@given(rollouts(), st.integers(1, 3), st.booleans())
+def test_both_engines_give_the_same_figures(
+    drawn: tuple[list[list[float | None]], int], batches: int, broken: bool
+) -> None:
     rows, group = drawn
     labels = [f"term{index}" for index in range(len(rows[0]))]
-    trl, verl = on_trl(rows, labels, group), on_verl(rows, labels, group, batches)
+    trl, verl = on_trl(rows, labels, group), on_verl(rows, labels, group, batches, broken)
+    recorded = {term: [*filter(math.isfinite, values)] for term, values in (verl.rollout_reward or {}).items()}
+    verl.rollout_reward = {term: values for term, values in recorded.items() if values}  # the recorder counts the rest
     for name in FIGURES:
         assert getattr(trl, name) == getattr(verl, name), name
 
