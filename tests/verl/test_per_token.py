@@ -93,6 +93,14 @@ def test_the_trainers_entropy_is_kept_per_token_whatever_the_mode(mode: str) -> 
         assert float(aggregated) != pytest.approx(per_single_token(entropy, counted))
 
 
+def test_a_batch_in_half_precision_is_summed_up_in_full() -> None:
+    INBOX.listening = True
+    entropy, counted = (6 + random(1, ROWS, TOKENS)).bfloat16(), mask()
+    verl_core.agg_loss(entropy, counted, "seq-mean-token-sum")
+    kept, _ = INBOX.take_means()
+    assert mean_per_token(kept) == pytest.approx(per_single_token(entropy, counted), rel=1e-6)
+
+
 def test_the_entropy_of_several_batches_is_that_of_all_their_tokens() -> None:
     INBOX.listening = True
     parts = [(random(seed, ROWS, TOKENS) * seed, mask(seed)) for seed in (1, 2, 3)]

@@ -85,7 +85,7 @@ def _watched_mean(agg_loss: Callable[..., Any]) -> Callable[..., Any]:
         arguments = signature.bind(*args, **kwargs).arguments
         tensor = arguments["loss_mat"]
         seen = watch.kl if tensor is watch.divergence else tensor
-        return agg_loss(**{**arguments, "loss_mat": seen.detach(), "loss_agg_mode": TOKEN_MEAN})
+        return agg_loss(**{**arguments, "loss_mat": seen.detach().float(), "loss_agg_mode": TOKEN_MEAN})
 
     @guarded
     def keep_entropy(args: Any, kwargs: Any, aggregated: Any) -> None:
@@ -113,7 +113,7 @@ def _watched_divergence(kl_penalty: Callable[..., Any]) -> Callable[..., Any]:
         log_prob, reference, estimator = signature.bind(*args, **kwargs).args
         watch.divergence, watch.kl = divergence, divergence
         if not is_kl(estimator):
-            watch.kl = kl_penalty(log_prob.detach(), reference, ESTIMATOR)
+            watch.kl = kl_penalty(log_prob.detach().float(), reference.float(), ESTIMATOR)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         divergence = kl_penalty(*args, **kwargs)
@@ -174,7 +174,10 @@ def _keep_kl(data: Any, watch: Watch) -> None:
 
 
 def masked_mean(tensor: Any, mask: Any) -> Any:
-    """The mean of a tensor where the mask is set, whatever stands elsewhere. NaN of nothing."""
+    """The mean of a tensor where the mask is set, whatever stands elsewhere. NaN of nothing.
+
+    A sum in bfloat16 would be off by up to 0.4 %.
+    """
     import torch
 
-    return torch.where(mask.bool(), tensor, 0.0).sum() / mask.sum()
+    return torch.where(mask.bool(), tensor, 0.0).sum(dtype=torch.float32) / mask.sum()
