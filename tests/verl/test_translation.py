@@ -166,6 +166,17 @@ def test_the_entropy_that_was_seen_of_the_batch_is_the_figure_whatever_the_log_s
     assert without.entropy is None
 
 
+def test_what_a_trainer_of_a_users_own_aggregates_beside_the_entropy_is_not_taken_for_one() -> None:
+    two = seen(entropy=[(1.0, 30), (7.0, 30)])
+    row = {"training/global_step": 1, "actor/entropy": 1.5}
+    mode = {"v1": {"trainer_mode": "separate_async", "separate_async": {"parameter_sync_step": 2}}}
+    for config, expected in ((RL_CONFIG, 1.5), ({**RL_CONFIG, "trainer": mode}, 4.0)):
+        translation = RLTranslation(config, (0, 9))
+        step = translation.step_of(LogCall(translation, row, 1, [two]))
+        assert step is not None
+        assert step.entropy == expected
+
+
 def test_the_divergence_of_the_loss_comes_before_the_one_of_a_penalty() -> None:
     translation = RLTranslation(RL_CONFIG, (0, 9))
     penalty = {"training/global_step": 1, "actor/reward_kl_penalty": 0.5}

@@ -71,7 +71,10 @@ class RLTranslation:
         self._verl_version = verl_version
         logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
-        self._has_several_rates = updates_per_step(config) > 1
+        updates = updates_per_step(config)
+        self._has_several_rates = updates > 1
+        self._parts = 1 if get(config, "async_training") is not None else updates
+        """Times that verl takes the policy's entropy of a batch that it computes its figures of."""
         self._early_number: int | None = None
         self._early_row: dict[str, Any] = {}
 
@@ -90,7 +93,7 @@ class RLTranslation:
         step.learning_rate = None if self._has_several_rates else self._learning_rate.applied(step.learning_rate)
         step.idle = idle(row, self._config)
         set_figures(step, call.rollouts, self._limits)
-        entropy = mean_per_token(part for batch in call.rollouts for part in batch.entropy)
+        entropy = self._entropy(call.rollouts)
         step.entropy = step.entropy if entropy is None else entropy
         _leave_out_padding(step, call.rollouts)
         return step
@@ -99,6 +102,12 @@ class RLTranslation:
     def _limits(self) -> Limits:
         """Read when they are first needed, on the translator's thread: the model's own are in a file."""
         return limits(self._config, self._verl_version)
+
+    def _entropy(self, batches: Sequence[Rollouts]) -> float | None:
+        """None where the trainer aggregated more than entropies, as one of a user's own may."""
+        if any(len(batch.entropy) > self._parts for batch in batches):
+            return None
+        return mean_per_token(part for batch in batches for part in batch.entropy)
 
     def _with_early(self, call: LogCall) -> dict[str, Any]:
         return self._early_row | call.row if call.number == self._early_number else call.row
