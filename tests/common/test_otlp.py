@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+import ssl
+import subprocess
 import time
 import tracemalloc
 import zlib
@@ -17,6 +20,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from akka_otel_callbacks.common import otlp_credentials
 from akka_otel_callbacks.common.delivery import Reply
 from akka_otel_callbacks.common.otlp import Delivery, OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.selection import select
@@ -136,6 +140,86 @@ def test_the_temporality_that_the_sdk_s_own_exporter_would_have(
     found = ours._preferred_temporality
     assert sorted(kind.__name__ for kind, value in found.items() if value.name == "DELTA") == delta
     assert {kind: theirs[kind] for kind in found} == found
+
+
+# -- TLS and credentials
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One for 127.0.0.1 that nobody trusts unless told to, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    subprocess.run(
+        [*command.split(), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "ca.pem"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return {"ca": str(folder / "ca.pem"), "key": str(folder / "key.pem")}
+
+
+@contextmanager
+def over_tls(protocol: str, certificate: dict[str, str]) -> Iterator[str]:
+    """The URL of an endpoint that wants its client's certificate, too."""
+    if protocol == "grpc":
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+
+        with grpc_replying(lambda *_: ExportMetricsServiceResponse(), tls=certificate) as url:
+            yield url
+        return
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate["ca"])
+    context.load_cert_chain(certificate["ca"], certificate["key"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    with replying(lambda request: answer(request, 200), context) as url:
+        yield url
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_certificates(protocol: str, certificate: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", ssl.get_default_verify_paths().cafile or certificate["ca"])
+    given = {
+        "CERTIFICATE": certificate["ca"],
+        "CLIENT_CERTIFICATE": certificate["ca"],
+        "CLIENT_KEY": certificate["key"],
+        "INSECURE": "true",
+    }
+    with over_tls(protocol, certificate) as url:
+        assert reply_of(url, protocol, **given).delivered
+        untrusted = reply_of(url, protocol, INSECURE="true")
+        assert not untrusted.delivered
+        assert "certificate" in untrusted.reason.lower()
+
+
+class Provider:
+    """An entry point that makes credentials."""
+
+    def __init__(self, made: object) -> None:
+        self._made = made
+
+    def load(self) -> Callable[[], object]:
+        return lambda: self._made
+
+
+def test_credentials_of_another_package(sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    import requests
+
+    session = requests.Session()
+    session.headers["x-supplied"] = "yes"
+    monkeypatch.setattr(otlp_credentials, "entry_points", lambda **_: [Provider(session)])
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": sink.http,
+        "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER": "theirs",
+    }
+    target = select(environ, "run").metrics[0]
+    assert Delivery(target).once(ExportMetricsServiceRequest(), 5).delivered
+    assert sink.requests[-1][2]["x-supplied"] == "yes"
+    for found, said in (([], "'theirs' is installed"), ([Provider(3)], "makes no Session")):
+        monkeypatch.setattr(otlp_credentials, "entry_points", lambda found=found, **_: found)
+        with pytest.raises((LookupError, TypeError), match=said):
+            Delivery(target)
 
 
 # -- another try
@@ -271,6 +355,18 @@ def test_a_body_that_never_ends_is_not_waited_for(status: int) -> None:
     assert reply.delivered == (status == 200)
 
 
+def test_a_body_that_stops_does_not_undo_the_delivery() -> None:
+    def stall(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("content-length", "100")
+        request.end_headers()
+        request.wfile.write(b"\n")
+        time.sleep(3)
+
+    with replying(stall) as url:
+        assert reply_of(url, timeout_s=0.5).delivered
+
+
 NONSENSE = {
     "another protocol": lambda request: request.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n"),
     "nothing": lambda request: None,
@@ -294,7 +390,9 @@ def test_nonsense_is_no_delivery_and_one_line(nonsense: Callable[[Any], object])
 
 
 @contextmanager
-def grpc_replying(reply: Callable[[Any, Any], Any], compression: Any = None) -> Iterator[str]:
+def grpc_replying(
+    reply: Callable[[Any, Any], Any], compression: Any = None, tls: dict[str, str] | None = None
+) -> Iterator[str]:
     import grpc
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 
@@ -304,10 +402,15 @@ def grpc_replying(reply: Callable[[Any, Any], Any], compression: Any = None) -> 
 
     server = grpc.server(ThreadPoolExecutor(1), compression=compression)
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if tls is None:
+        url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    else:
+        chain, key = Path(tls["ca"]).read_bytes(), Path(tls["key"]).read_bytes()
+        credentials = grpc.ssl_server_credentials([(key, chain)], chain, require_client_auth=True)
+        url = f"https://127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
     server.start()
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield url
     finally:
         server.stop(grace=None)
 

@@ -165,6 +165,11 @@ def test_an_empty_variable_is_one_that_is_not_set(empty: str, protocol: str) -> 
     assert select({**emptied, **said}, "run").warnings == ()
 
 
+def test_a_timeout_is_a_day_at_most() -> None:
+    """No clock takes more."""
+    assert settings({ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TIMEOUT": "1e300"}).timeout_s == 86_400
+
+
 def test_a_signal_s_variable_comes_before_the_general_one() -> None:
     environ = {ENDPOINT: "http://c:4318"}
     for name, mine, general in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
 import threading
 import time
 import zlib
@@ -131,8 +132,8 @@ def answering(status: int) -> Iterator[str]:
 
 
 @contextmanager
-def replying(reply: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """The URL of an endpoint that reads each request and then does as `reply` says."""
+def replying(reply: Callable[[BaseHTTPRequestHandler], None], context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The URL of an endpoint that reads each request and does as `reply` says, over TLS with a context."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -143,7 +144,7 @@ def replying(reply: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    with _serving(Handler) as url:
+    with _serving(Handler, context) as url:
         yield url
 
 
@@ -216,12 +217,14 @@ def _http_server(sink: OtlpSink) -> Iterator[str]:
 
 
 @contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def _serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
-        yield _url(server.server_port)
+        yield _url(server.server_port).replace("http:", "https:" if context else "http:")
     finally:
         server.shutdown()
         server.server_close()

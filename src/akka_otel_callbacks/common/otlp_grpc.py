@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,17 +63,16 @@ class GrpcSender:
         self._channel: grpc.Channel | None = None
 
     def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply:
-        with _quiet_core():
-            channel = self._channel = self._channel or self._open()
-        export = STUBS[self._settings.signal](channel).Export
         try:
-            return Reply.to_accepted(
-                export(message, timeout=timeout_s, metadata=self._metadata, compression=COMPRESSIONS[compression]), None
+            response = self._export()(
+                message, timeout=timeout_s, metadata=self._metadata, compression=COMPRESSIONS[compression]
             )
+            reply = Reply.to_accepted(response, None)
         except grpc.RpcError as error:
-            return self._refused(error)
-        except ValueError as error:  # a channel that was closed meanwhile
-            return Reply(False, type(error).__name__, kind=type(error).__name__)
+            reply = self._refused(error)
+        except Exception as error:  # noqa: BLE001 - a channel that was closed meanwhile, a name that gRPC cannot take
+            reply = Reply(False, one_line(f"{type(error).__name__}: {error}"), kind=type(error).__name__)
+        return replace(reply, reason=redact_text(reply.reason, self._settings.environ))
 
     def close(self) -> None:
         if self._channel is not None:
@@ -83,13 +83,18 @@ class GrpcSender:
         if code is grpc.StatusCode.UNAVAILABLE:  # a channel waits ever longer before it connects anew
             self.close()
             self._channel = None
-        details = redact_text(one_line(error.details() or ""), os.environ)
+        details = one_line(error.details() or "")
         return Reply(
             False,
             f"{code.name}: {details}" if details else code.name,
             kind=code.name,
             retryable=code in WORTH_ANOTHER_TRY,
         )
+
+    def _export(self) -> Any:
+        with _quiet_core():
+            self._channel = self._channel or self._open()
+        return STUBS[self._settings.signal](self._channel).Export
 
     def _open(self) -> grpc.Channel:
         server = self._settings.endpoint

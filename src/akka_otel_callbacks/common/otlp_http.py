@@ -7,10 +7,11 @@ a time, and unpacked up to that size, because a proxy's error page, or an attack
 from __future__ import annotations
 
 import gzip
-import os
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +47,15 @@ class HttpSender:
             "user-agent": "akka-otel-callbacks",
             **settings.headers,
         }
+        self._environ = settings.environ
         self._session = from_entry_point(settings, requests.Session) or requests.Session()
         if "authorization" in settings.headers:
             self._session.auth = _leave_alone
+        self._verify: str | None = None
         if self._url.lower().startswith("https:"):
-            self._session.verify = _readable(settings.certificate) or True
+            self._verify = _readable(settings.certificate) or None
             certificate, key = _readable(settings.client_certificate), _readable(settings.client_key)
-            self._session.cert = (certificate, key) if certificate and key else certificate or None
+            self._session.cert = (certificate, key) if certificate and key else certificate or self._session.cert
 
     def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply:
         deadline = time.monotonic() + timeout_s
@@ -61,13 +64,20 @@ class HttpSender:
             body, headers["content-encoding"] = compress(body), compression
         try:
             with self._session.post(
-                self._url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True
+                self._url,
+                data=body,
+                headers=headers,
+                timeout=timeout_s,
+                allow_redirects=False,
+                stream=True,
+                verify=self._verify,
             ) as response:
-                return _judge(response, _read(response, deadline), reply_type)
+                reply = _judge(response, _read(response, deadline), reply_type)
         except (requests.ConnectionError, requests.Timeout) as error:
-            return Reply(False, _innermost(error), kind="connection", retryable=True)
-        except (requests.RequestException, OSError, ValueError) as error:
-            return Reply(False, _innermost(error), kind=type(error).__name__)
+            reply = Reply(False, _innermost(error), kind="connection", retryable=True)
+        except Exception as error:  # noqa: BLE001 - sessions, proxies and parsers raise whatever they raise
+            reply = Reply(False, _innermost(error), kind=type(error).__name__)
+        return replace(reply, reason=redact_text(reply.reason, self._environ))
 
     def close(self) -> None:
         self._session.close()
@@ -98,7 +108,7 @@ def _judge(response: requests.Response, body: bytes, reply_type: type[Message]) 
     retry_after = response.headers.get("retry-after", "")
     return Reply(
         False,
-        redact_text(reason, os.environ),
+        reason,
         kind=str(status),
         status=status,
         retryable=status in WORTH_ANOTHER_TRY,
@@ -111,11 +121,12 @@ def _read(response: requests.Response, deadline: float) -> bytes:
     raw = response.raw
     read = getattr(raw, "read1", None) or (lambda amount, **options: raw.read(1, **options))
     packed = b""
-    while len(packed) < LARGEST_REPLY and time.monotonic() < deadline:
-        chunk = read(CHUNK, decode_content=False)
-        if not chunk:
-            break
-        packed += chunk
+    with suppress(Exception):  # the status is there; of a body that breaks off the beginning is enough
+        while len(packed) < LARGEST_REPLY and time.monotonic() < deadline:
+            chunk = read(CHUNK, decode_content=False)
+            if not chunk:
+                break
+            packed += chunk
     if response.headers.get("content-encoding", "").strip().lower() not in ("gzip", "deflate"):
         return packed
     try:
@@ -155,4 +166,4 @@ def _innermost(error: BaseException) -> str:
         seen.add(id(inner))
         error = inner
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return redact_text(one_line(str(said)), os.environ)
+    return one_line(str(said))

@@ -19,7 +19,7 @@ from akka_otel_callbacks.common.text import one_line
 HTTP, GRPC = "http/protobuf", "grpc"
 PROTOCOLS = (HTTP, GRPC)
 DEFAULT_ENDPOINT = {HTTP: "http://localhost:4318", GRPC: "http://localhost:4317"}
-DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S = 10.0, 86_400.0
 COMPRESSIONS = ("gzip", "none", "deflate")
 PLAIN = "none"
 TEMPORALITIES = ("cumulative", "delta", "lowmemory")
@@ -49,6 +49,8 @@ class OtlpSettings:
     client_key: str
     credentials: str
     """The entry point that supplies the credentials, as the SDK's exporters have it."""
+    environ: Mapping[str, str] = field(repr=False, compare=False)
+    """Where all of it was read, for what must not be shown."""
 
 
 class OtlpVariables:
@@ -90,6 +92,7 @@ class OtlpVariables:
             client_certificate=self._text("CLIENT_CERTIFICATE"),
             client_key=self._text("CLIENT_KEY"),
             credentials=self._credentials(),
+            environ=self._environ,
         )
 
     def _names(self, ending: str) -> tuple[str, str]:
@@ -119,7 +122,7 @@ class OtlpVariables:
             except ValueError:
                 seconds = 0.0
             if 0 < seconds < float("inf"):
-                return seconds
+                return min(seconds, LONGEST_TIMEOUT_S)
             self._warn(f"{name}={_shown(value)} is not a positive number of seconds; it is ignored")
         return DEFAULT_TIMEOUT_S
 

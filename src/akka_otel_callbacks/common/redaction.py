@@ -22,6 +22,7 @@ TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-=+.~:]{20,}")
 SIGNALS = ("", "METRICS_", "TRACES_")
 SCHEME = re.compile(r"[\"' ]?[A-Za-z0-9+.\-]*")
 BETWEEN_WORDS = re.compile(r"[\s:;=,'\"(){}\[\]]+")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "grpc_proxy")
 SHORTEST = 4
 """No text is searched for shorter secrets: it would lose half of its words."""
 
@@ -86,6 +87,8 @@ def _secrets(environ: Mapping[str, str]) -> set[str]:
             found.update((form, form.strip(), *BETWEEN_WORDS.split(form)))
     for signal in SIGNALS:
         found.update(_url_secrets(environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT", "")))
+    for proxy in PROXIES:
+        found.update(_url_secrets(environ.get(proxy, "")))
     return found
 
 
