@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ LOG_KEYS = 28
 class GRPOTrainer(Trainer):
     """As TRL's, as far as a callback can see, with answers prepared beforehand."""
 
-    def __init__(self, output_dir: Path) -> None:
+    def __init__(self, output_dir: Path, rollouts: int = ROLLOUTS, terms: Sequence[str] = TERMS) -> None:
+        self.rollouts = rollouts
         self.args = GRPOConfig(
             output_dir=str(output_dir), use_cpu=True, report_to="none", num_generations=GROUP, bf16=False
         )
@@ -36,16 +38,16 @@ class GRPOTrainer(Trainer):
         self.model.train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6)
         self.state, self.control = TrainerState(is_world_process_zero=True), TrainerControl()
-        self.reward_func_names, self.reward_weights = list(TERMS), torch.tensor([1.0, 0.5, 0.25])
+        self.reward_func_names, self.reward_weights = list(terms), torch.ones(len(terms))
         self.num_generations = GROUP
         self._metrics: dict[str, Any] = {"train": defaultdict(list), "eval": defaultdict(list)}
-        ids = [[7] * TOKENS for _ in range(ROLLOUTS)]
-        self._generation = (ids, ids, None, ids, torch.tensor(ROLLOUTS * TOKENS), None, {})
-        self._scores = torch.tensor([[random.random() for _ in TERMS] for _ in range(ROLLOUTS)])
+        ids = [[7] * random.randint(1, TOKENS) for _ in range(rollouts)]
+        self._generation = (ids, ids, None, ids, torch.tensor(rollouts * TOKENS), None, {})
+        self._scores = torch.tensor([[random.random() for _ in terms] for _ in range(rollouts)])
         self._norm, self._loss = torch.tensor(1.5), torch.tensor(0.01)
         self._batch = {
-            "prompt_ids": torch.zeros(ROLLOUTS // MICRO_BATCHES, 64, dtype=torch.long),
-            "completion_ids": torch.zeros(ROLLOUTS // MICRO_BATCHES, TOKENS, dtype=torch.long),
+            "prompt_ids": torch.zeros(rollouts // MICRO_BATCHES, 64, dtype=torch.long),
+            "completion_ids": torch.zeros(rollouts // MICRO_BATCHES, TOKENS, dtype=torch.long),
         }
         self.row = dict.fromkeys([key for keys in PER_GENERATION for key in keys] + PER_MICRO_BATCH, 0.25)
         self.row |= {"loss": 0.01, "grad_norm": 1.5, "learning_rate": 1e-6, "epoch": 0.5}
@@ -66,6 +68,14 @@ class GRPOTrainer(Trainer):
         return self._norm
 
 
+_BODY = {name: value for name, value in vars(GRPOTrainer).items() if name not in ("__dict__", "__weakref__")}
+
+
+def own_class() -> type[GRPOTrainer]:
+    """The class once more, shared with nobody: a logger that taps its methods must cost the other loggers nothing."""
+    return type("GRPOTrainer", (Trainer,), dict(_BODY))
+
+
 def begin(trainer: GRPOTrainer, callbacks: list[TrainerCallback]) -> None:
     for callback in callbacks:
         callback.on_train_begin(trainer.args, trainer.state, trainer.control, **_handed(trainer))
@@ -80,7 +90,7 @@ def step(trainer: GRPOTrainer, callbacks: list[TrainerCallback]) -> None:
         callback.on_step_begin(args, state, control, **handed)
     ids = trainer._generate(None)[1]
     trainer._calculate_rewards(None, None, None, ids)
-    state.num_input_tokens_seen += ROLLOUTS * TOKENS
+    state.num_input_tokens_seen += trainer.rollouts * TOKENS
     for keys in PER_GENERATION:
         for key in keys:
             buffers[key].append(0.25)

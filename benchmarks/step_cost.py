@@ -1,234 +1,142 @@
-"""What one GRPO step's telemetry costs the training thread, beside other loggers.
+"""What one GRPO step's telemetry costs, beside other loggers: the training thread's time, and the CPU of all threads.
 
 `python -m benchmarks.step_cost` runs every logger in turn, a batch of steps each, in one process, and takes the same
 steps without any logger as zero. A step has all its events, four micro-batches, 32 rollouts with three reward terms,
-and a log row of 28 keys. Ours publishes all its figures of the step and both histograms; the others take the row's 28
-scalars. Loggers that are not installed are left out and named.
-
-Then what ours costs on the exporter's thread: the translation of a step, and one export.
+and a log row of 28 keys. Half of a batch runs back to back. In the other half the process computes without the
+interpreter between two steps, as a training does: other threads run, and what the step needs is in no cache any more.
+At the end of a batch ours exports what it has. Ours publishes all figures of the step and both histograms; the others
+take the row's 28 scalars, and the bare gauges are not even exported. What a logger does in a process of its own (wandb)
+is not counted. Loggers that are not installed are left out and named.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import logging
-import os
 import statistics
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformers import TrainerCallback
 
 from benchmarks import stand_in
+from benchmarks.loggers import GAUGES, LOGGERS, OURS, OURS_OTLP, TENSORBOARD, RowLogger
 
 BATCH = 50
+COMPUTE = bytes(5_000_000)
 SETTLE_S = 0.05
-TARGET_STEP_US, TARGET_TRANSLATION_MS = 60.0, 3.0
-TARGET_SHARE_OF_TENSORBOARD, TARGET_SHARE_OF_GAUGES = 1 / 10, 1 / 2
-OURS, TENSORBOARD, GAUGES = "akka_otel_callbacks", "transformers TensorBoardCallback", "bare OpenTelemetry gauges"
-
-
-class RowLogger(TrainerCallback):
-    """A logger of another kind, as a callback that hands it each log row and the step."""
-
-    def __init__(self, log: Callable[[dict[str, float], int], Any]) -> None:
-        self._log = log
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        self._log(logs, state.global_step)
-
-
-@contextmanager
-def nothing(folder: Path) -> Iterator[None]:
-    yield None
-
-
-@contextmanager
-def ours(folder: Path) -> Iterator[TrainerCallback]:
-    from akka_otel_callbacks.trl import AkkaTelemetryCallback
-
-    os.environ["AKKA_OTEL_DIR"] = str(folder / "akka-otel")
-    callback = AkkaTelemetryCallback(peak_flops=1e12)
-    yield callback
-    callback._session.close()
-
-
-@contextmanager
-def tensorboard(folder: Path) -> Iterator[TrainerCallback]:
-    from torch.utils.tensorboard import SummaryWriter
-    from transformers.integrations import TensorBoardCallback
-
-    with SummaryWriter(str(folder)) as writer:
-        yield TensorBoardCallback(writer)
-
-
-@contextmanager
-def wandb(folder: Path) -> Iterator[TrainerCallback]:
-    import wandb
-
-    run = wandb.init(mode="offline", dir=str(folder), settings=wandb.Settings(silent=True, console="off"))
-    yield RowLogger(lambda row, step: run.log({**row, "train/global_step": step}))
-    run.finish()
-
-
-@contextmanager
-def trackio(folder: Path) -> Iterator[TrainerCallback]:
-    os.environ["TRACKIO_DIR"] = str(folder)
-    import trackio
-
-    with redirect_stdout(sys.stderr):
-        run = trackio.init(project="bench", embed=False)
-    yield RowLogger(lambda row, step: run.log(row, step=step))
-    with redirect_stdout(sys.stderr):
-        run.finish()
-
-
-@contextmanager
-def mlflow(folder: Path) -> Iterator[TrainerCallback]:
-    os.environ |= {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    import mlflow
-
-    mlflow.set_tracking_uri((folder / "mlruns").as_uri())
-    with mlflow.start_run():
-        yield RowLogger(lambda row, step: mlflow.log_metrics(row, step=step))
-
-
-@contextmanager
-def gauges(folder: Path) -> Iterator[TrainerCallback]:
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
-    provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    by_key: dict[str, Any] = {}
-
-    def record(row: dict[str, float], step: int) -> None:
-        for key, value in row.items():
-            if key not in by_key:
-                by_key[key] = provider.get_meter("bench").create_gauge(key.replace("/", "."))
-            by_key[key].set(value)
-
-    yield RowLogger(record)
-
-
-LOGGERS: dict[str, Callable[[Path], Any]] = {
-    OURS: ours,
-    GAUGES: gauges,
-    TENSORBOARD: tensorboard,
-    "wandb, offline": wandb,
-    "trackio": trackio,
-    "MLflow, file store": mlflow,
+SLOW_S = 1e-3
+"""A logger whose step takes longer gets fewer of them in a turn."""
+TARGET_STEP_US = 60.0
+TARGETS = {
+    ("training thread", GAUGES): 1 / 3,
+    ("training thread", TENSORBOARD): 1 / 10,
+    ("all threads", GAUGES): 3.0,
 }
+"""Ours as a share of the other's."""
+PARTS: dict[str, Callable[..., float]] = {
+    "training thread": lambda figures: figures.thread_us,
+    "all threads": lambda figures: figures.cpu_us,
+}
+
+
+class Figures(NamedTuple):
+    """Of one step, in microseconds."""
+
+    thread_us: float
+    """Of the training thread, back to back."""
+    thread_p90_us: float
+    cold_us: float
+    """After a computation."""
+    cpu_us: float
+    """Of all threads."""
 
 
 class Contender:
     """One logger with a trainer of its own, and the times of its steps."""
 
     def __init__(self, name: str, callback: TrainerCallback | None, folder: Path) -> None:
-        self.name, self.trainer = name, stand_in.GRPOTrainer(folder)
+        self.name, self.trainer = name, stand_in.own_class()(folder)
         self.callbacks = [] if callback is None else [callback]
-        self.microseconds: list[float] = []
         self.spent_s = 0.0
+        self.forget()
         for found in self.callbacks:
             if hasattr(found, "attach"):
                 found.attach(self.trainer)
             if not isinstance(found, RowLogger) and name != TENSORBOARD:
                 stand_in.begin(self.trainer, [found])
 
-    def run(self, steps: int) -> None:
-        begin = time.perf_counter()
-        for _ in range(steps):
-            start = time.perf_counter()
-            stand_in.step(self.trainer, self.callbacks)
-            self.microseconds.append((time.perf_counter() - start) * 1e6)
-        self.spent_s += time.perf_counter() - begin
+    def forget(self) -> None:
+        self.microseconds: list[float] = []
+        self.cold_microseconds: list[float] = []
+        self.cpu_microseconds: list[float] = []
 
-    def settle(self) -> None:
-        """Lets the logger's own threads finish, so that they do not take the interpreter from the next one."""
+    def turn(self) -> None:
+        """A batch of steps, and what the logger's own threads do with it, so that the next one has the machine."""
+        steps = BATCH // 2 if self.spent_s / max(1, len(self.microseconds)) < SLOW_S else 2
+        cpu_s, computing_s = time.process_time(), 0.0
+        self.microseconds += [self._step_us() for _ in range(steps)]
+        for _ in range(steps):
+            computing_s += compute()
+            self.cold_microseconds.append(self._step_us())
         for callback in self.callbacks:
             if telemetry := getattr(callback, "_telemetry", None):
                 telemetry.flush(10)
         time.sleep(SETTLE_S)
+        self.cpu_microseconds.append((time.process_time() - cpu_s - computing_s) / steps / 2 * 1e6)
+
+    def _step_us(self) -> float:
+        start = time.perf_counter()
+        stand_in.step(self.trainer, self.callbacks)
+        took_s = time.perf_counter() - start
+        self.spent_s += took_s
+        return took_s * 1e6
+
+    def figures(self, zero: Contender) -> Figures:
+        none_us = statistics.median(zero.microseconds)
+        return Figures(
+            statistics.median(self.microseconds) - none_us,
+            statistics.quantiles(self.microseconds, n=10)[-1] - none_us,
+            statistics.median(self.cold_microseconds) - statistics.median(zero.cold_microseconds),
+            statistics.median(self.cpu_microseconds) - statistics.median(zero.cpu_microseconds),
+        )
 
 
-class Figures(NamedTuple):
-    median_us: float
-    p90_us: float
+def compute() -> float:
+    """Some milliseconds in which other threads have the interpreter; returns this thread's CPU time."""
+    cpu_s = time.thread_time()
+    hashlib.sha256(COMPUTE).digest()
+    return time.thread_time() - cpu_s
 
 
-def measure(contenders: list[Contender], steps: int, seconds_each: float) -> dict[str, Figures]:
+def measure(contenders: list[Contender], turns: int, seconds_each: float) -> dict[str, Figures]:
     """Takes turns, so that what the machine does meanwhile meets all of them, and the first contender as zero."""
     for contender in contenders:
-        contender.run(5)
-        contender.microseconds.clear()
-        contender.spent_s = 0.0
+        contender.turn()
+        contender.forget()
     gc.collect()
     gc.disable()
     try:
-        for _ in range(steps // BATCH):
+        for _ in range(turns):
             for contender in contenders:
                 if contender.spent_s < seconds_each:
-                    contender.run(BATCH if contender.spent_s / max(1, len(contender.microseconds)) < 1e-3 else 2)
-                contender.settle()
+                    contender.turn()
     finally:
         gc.enable()
-    zero = statistics.median(contenders[0].microseconds)
-    return {
-        contender.name: Figures(
-            statistics.median(contender.microseconds) - zero,
-            statistics.quantiles(contender.microseconds, n=10)[-1] - zero,
-        )
-        for contender in contenders[1:]
-    }
-
-
-class ExporterCost(NamedTuple):
-    translation_ms: float
-    collect_ms: float
-    line_bytes: int
-
-
-def exporter_cost(folder: Path, rounds: int = 20, steps: int = 20) -> ExporterCost:
-    """On a provider that is collected here, so that nothing runs beside it."""
-    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
-    from akka_otel_callbacks.common.instruments import views
-    from akka_otel_callbacks.trl import AkkaTelemetryCallback
-
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], views=views(), shutdown_on_exit=False)
-    callback = AkkaTelemetryCallback(peak_flops=1e12, meter_provider=provider)
-    contender = Contender(OURS, callback, folder)
-    empty, full = [], []
-    for _ in range(rounds):
-        contender.run(steps)
-        full.append(_timed_ms(reader.get_metrics_data))
-        empty.append(_timed_ms(lambda: encode_metrics(reader.get_metrics_data()).SerializeToString()))
-        full[-1] -= _timed_ms(reader.get_metrics_data)
-    line = sum(path.stat().st_size for path in folder.parent.rglob("metrics.jsonl"))
-    lines = sum(path.read_bytes().count(b"\n") for path in folder.parent.rglob("metrics.jsonl"))
-    callback._session.close()
-    return ExporterCost(statistics.median(full) / steps, statistics.median(empty), line // max(1, lines))
-
-
-def _timed_ms(call: Callable[[], Any]) -> float:
-    """Of this thread's own time: that is what it may take from the training."""
-    start = time.thread_time()
-    call()
-    return (time.thread_time() - start) * 1e3
+    return {contender.name: contender.figures(contenders[0]) for contender in contenders[1:]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000, help="steps of each logger")
+    parser.add_argument("--turns", type=int, default=20, help=f"turns of each logger, of {BATCH} steps")
     parser.add_argument("--seconds", type=float, default=5.0, help="time of each logger, at most")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -248,32 +156,30 @@ def main() -> None:
                 print(f"left out: {name} ({error})")
                 continue
             contenders.append(Contender(name, callback, folder))
-        figures = measure(contenders, options.steps, options.seconds)
-        exporter = exporter_cost(root / "0")
-    show(figures, exporter)
+        figures = measure(contenders, options.turns, options.seconds)
+    show(figures)
 
 
-def show(figures: dict[str, Figures], exporter: ExporterCost) -> None:
-    mine = figures[OURS]
+def show(figures: dict[str, Figures]) -> None:
     print(
-        f"\nTraining thread, one GRPO step ({stand_in.LOG_KEYS} log keys, {stand_in.ROLLOUTS} rollouts, "
-        f"{len(stand_in.TERMS)} reward terms), Python {sys.version.split()[0]}\n"
+        f"\nOne GRPO step ({stand_in.LOG_KEYS} log keys, {stand_in.ROLLOUTS} rollouts, {len(stand_in.TERMS)} reward "
+        f"terms), Python {sys.version.split()[0]}\n"
     )
-    print(f"{'':34}{'median µs':>12}{'90 % µs':>12}{'of ours':>10}")
-    for name, (median, p90) in figures.items():
-        print(f"{name:34}{median:12.1f}{p90:12.1f}{median / mine.median_us:9.1f}x")
-    print("\nExporter's thread\n")
-    print(f"{'translation of a step':34}{exporter.translation_ms:12.2f} ms")
-    print(f"{'collecting and encoding an export':34}{exporter.collect_ms:12.2f} ms")
-    print(f"{'one line of the embedded file':34}{exporter.line_bytes / 1000:12.1f} kB\n")
-    _target("training thread, µs", mine.median_us, TARGET_STEP_US)
-    _target("translation, ms", exporter.translation_ms, TARGET_TRANSLATION_MS)
-    for other, share in ((TENSORBOARD, TARGET_SHARE_OF_TENSORBOARD), (GAUGES, TARGET_SHARE_OF_GAUGES)):
-        if other in figures:
-            _target(f"share of {other}", mine.median_us / figures[other].median_us, share)
+    heads = ("training thread", "90 %", "after computing", "all threads, CPU")
+    print(f"{'':34}" + "".join(f"{head:>20}" for head in heads))
+    for name, figure in figures.items():
+        print(f"{name:34}" + "".join(f"{value:17.1f} µs" for value in figure))
+    print()
+    for ours in (OURS, OURS_OTLP):
+        mine = figures[ours]
+        print(f"{ours}:")
+        target("training thread, µs", mine.thread_us, TARGET_STEP_US)
+        for (what, other), share in TARGETS.items():
+            if other in figures:
+                target(f"{what}, share of {other}", PARTS[what](mine) / PARTS[what](figures[other]), share)
 
 
-def _target(name: str, value: float, limit: float) -> None:
+def target(name: str, value: float, limit: float) -> None:
     print(f"{'reached' if value <= limit else 'MISSED '}  {name}: {value:.3g}, target at most {limit:.3g}")
 
 

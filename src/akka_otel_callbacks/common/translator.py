@@ -132,8 +132,9 @@ class Translator(threading.Thread):
         return len(self._queue) >= MOST_CAPTURES or held + values > MOST_VALUES
 
     def _ring(self) -> None:
-        with suppress(RuntimeError):  # it was rung already
-            self._bell.release()
+        if self._bell.locked():  # else it was rung already
+            with suppress(RuntimeError):  # by another thread, just now
+                self._bell.release()
 
 
 class _Mark:

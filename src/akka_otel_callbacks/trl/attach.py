@@ -133,14 +133,17 @@ class Listener:
     def entry(self, owner: object, name: str) -> _Entry | None:
         """What to call around a call; None where it is not listened to."""
         entry = self._entries.get((id(owner), name))
-        if entry is None or entry.owner() is not owner or (name, threading.get_ident()) in self._inside:
+        if entry is None or entry.owner() is not owner:
+            return None
+        if self._inside and (name, threading.get_ident()) in self._inside:
             return None
         return entry if self._hears() else None
 
-    def hear(self, entry: _Entry, name: str, call: Call, owner: Any, *args: Any, **kwargs: Any) -> Any:
+    def hear(self, entry: _Entry, name: str, call: Call, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
         if entry.before is not None:
             entry.before()
-        self.uncalled.discard(name)
+        if self.uncalled:
+            self.uncalled.discard(name)
         inside = name, threading.get_ident()
         self._inside.add(inside)
         start = time.perf_counter()

@@ -21,14 +21,13 @@ class TailReader:
         """What was appended since the last call. A list that is not the one of that call was begun anew after a log;
         `num_tokens` is always a new list of one."""
         tails: Tails = {}
+        known = self._read
         for key, values in buffers.items():
             if not isinstance(values, list):
                 continue
-            seen, start = self._read.get(key, (None, 0))
-            length = len(values)
-            if values is not seen or start > length:
-                start = 0
+            read, length = known.get(key), len(values)
+            start = read[1] if read is not None and read[0] is values and read[1] <= length else 0
             if start < length:
                 tails[key] = values[start:]
-            self._read[key] = values, length
+            known[key] = values, length
         return tails
