@@ -107,7 +107,7 @@ def total(row: list[float | None]) -> float | None:
 def on_trl(rows: list[list[float | None]], labels: list[str], group: int) -> RLStep:
     scores = [[NAN if share is None else share for share in row] for row in rows]
     step = RLStep()
-    set_rewards(step, scored([(scores, [1.0] * len(labels))], labels, group))
+    set_rewards(step, scored([(zip(*scores, strict=True), [1.0] * len(labels))], labels, group))
     return step
 
 

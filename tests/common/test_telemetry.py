@@ -261,7 +261,28 @@ def test_the_bound_is_one_of_values_too(sink: OtlpSink, start: Start, log: pytes
     assert dropped(sink)["overflow"] == 2
     assert sink.latest(names.RL_STEP_COUNT).value == 4
     assert "come faster" in log.text
-    assert "2 steps have no figures" in log.text
+    assert "and have none: 2" in log.text
+
+
+def test_what_is_no_step_is_bounded_too(sink: OtlpSink, start: Start, log: pytest.LogCaptureFixture) -> None:
+    telemetry, device = start(), WaitsForTheDevice()
+    telemetry.capture(device)
+    assert device.translating.wait(5)
+    for number in range(2 * MOST_CAPTURES + 5):
+        telemetry.capture(Report(RLStep(kl=float(number))))
+    assert telemetry._translator.waiting() == 2 * MOST_CAPTURES
+    device.ready.set()
+    telemetry.close()
+    assert "evaluations and the like came faster than that: 6" in log.text
+
+
+def test_the_end_says_what_was_not_worked_out(sink: OtlpSink, start: Start, log: pytest.LogCaptureFixture) -> None:
+    telemetry, device = start(), WaitsForTheDevice()
+    telemetry.capture(device)
+    report(telemetry, RLStep(number=1), RLStep(number=2))
+    telemetry.close(timeout_s=0.3)
+    device.ready.set()
+    assert "were still to be worked out at the end, and are lost: 3" in log.text
 
 
 def test_a_step_is_taken_however_large_it_is(sink: OtlpSink, start: Start) -> None:

@@ -23,7 +23,7 @@ def test_a_total_is_the_weighted_sum_of_the_scores_that_were_given(
     rows: list[tuple[float, float]], weights: tuple[float, float]
 ) -> None:
     """As TRL's `nansum`, but for a rollout that nothing scored, which it leaves out."""
-    found = scored([([list(row) for row in rows], list(weights))], ["a", "b"], 2)
+    found = scored([(zip(*rows, strict=True), list(weights))], ["a", "b"], 2)
     expected = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2) * torch.tensor(weights, dtype=torch.float64)
     totals = expected.nansum(dim=1).tolist()
     for total, summed, row in zip(found.totals, totals, rows, strict=True):
@@ -32,14 +32,14 @@ def test_a_total_is_the_weighted_sum_of_the_scores_that_were_given(
 
 
 def test_weights_that_change_between_scorings_count_where_they_held() -> None:
-    found = scored([([[1.0], [2.0]], [1.0]), ([[3.0], [NAN]], [0.5])], ["a"], None)
+    found = scored([([[1.0, 2.0]], [1.0]), ([[3.0, NAN]], [0.5])], ["a"], None)
     assert (found.totals, found.terms, found.groups) == ([1.0, 2.0, 1.5, None], {"a": [1.0, 2.0, 1.5, None]}, None)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_an_infinite_score_is_left_to_the_recorder(weight: float) -> None:
     """TRL drops the product of infinity and a weight of 0, which is NaN, as if no score had been given."""
-    found = scored([([[math.inf, 1.0]], [weight, 1.0])], ["a", "b"], None)
+    found = scored([([[math.inf], [1.0]], [weight, 1.0])], ["a", "b"], None)
     assert found.totals == ([math.inf] if weight else [1.0])
 
 

@@ -45,7 +45,7 @@ def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
 
     Where the groups are not known, the logged share of groups without a spread stands.
     """
-    is_scored = [_is_finite(total) for total in rollouts.totals]
+    is_scored = None if _are_finite(rollouts.totals) else [_is_finite(total) for total in rollouts.totals]
     columns = {**rollouts.terms, TOTAL: rollouts.totals}
     shares = {term: found for term, column in columns.items() if (found := _shares(column, is_scored)) is not None}
     totals = shares.get(TOTAL, [])
@@ -84,9 +84,13 @@ def _are_finite(column: Column) -> bool:
     return None not in column and math.isfinite(sum(column))  # type: ignore[arg-type]
 
 
-def _shares(column: Column, is_scored: Sequence[bool]) -> list[float] | None:
-    """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them."""
-    given = list(compress(column, is_scored))
+def _shares(column: Column, is_scored: Sequence[bool] | None) -> list[float] | None:
+    """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them.
+
+    Args:
+        is_scored: by rollout; None where all of them are.
+    """
+    given = list(column if is_scored is None else compress(column, is_scored))
     if _are_finite(given):
         return given or None  # type: ignore[return-value]
     shares = [value if value is not None and math.isfinite(value) else 0.0 for value in given]
@@ -112,8 +116,8 @@ def _share_without_spread(totals: Column, groups: Sequence[Hashable]) -> float |
     for group, total in zip(groups, totals, strict=True):
         by_group.setdefault(group, []).append(total)
     several = [column for column in by_group.values() if len(column) > 1]
-    scored = [[total for total in column if total is not None and math.isfinite(total)] for column in several]
-    return mean([float(_are_same(found)) for found in scored if found])
+    scored = [column if _are_finite(column) else [*filter(_is_finite, column)] for column in several]
+    return mean([float(_are_same(found)) for found in scored if found])  # type: ignore[arg-type]
 
 
 def _are_same(rewards: list[float]) -> bool:

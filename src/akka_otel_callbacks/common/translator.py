@@ -52,18 +52,20 @@ class Translator(threading.Thread):
         self._values_added = self._values_taken = 0  # each of them is written by one thread only
         self._bell = threading.Lock()
         self._bell.acquire()
+        self._amendments_dropped = 0
         self._stopping = False
         self._warned = False
 
     def add(self, capture: Capture, *, step: bool) -> None:
         """Queues a capture. It is all that the training thread does."""
         values = getattr(capture, "values_held", 0)
-        if step and self._queue and self._is_full(values):
-            self._recorder.overflow += 1
+        if self._queue and self._is_full(values, step=step):
+            if step:
+                self._recorder.overflow += 1
+            else:
+                self._amendments_dropped += 1
             return
-        self._values_added += values
-        self._queue.append(Waiting(time.time_ns(), capture, values))
-        self._ring()
+        self._append(capture, values)
 
     def waiting(self) -> int:
         """How many captures have not been translated yet."""
@@ -81,22 +83,25 @@ class Translator(threading.Thread):
         if not self._queue:
             return True
         mark = _Mark()
-        self.add(mark, step=False)
+        self._append(mark, 0)
         return mark.passed.wait(timeout_s)
 
     def stop(self) -> None:
         """Has the thread end after what waits; returns at once."""
         self._stopping = True
-        self._ring()
+        with suppress(RuntimeError):
+            self._bell.release()
 
     def say_what_is_missing(self) -> None:
         """At the end."""
-        if self._recorder.overflow:
-            logger.warning(
-                "%d steps have no figures: they came faster than those can be worked out", self._recorder.overflow
-            )
-        if self._queue:
-            logger.warning("%d captured steps and evaluations were still to be worked out at the end", len(self._queue))
+        left = sum(not isinstance(waiting.capture, _Mark) for waiting in (*self._queue,))
+        for count, what in (
+            (self._recorder.overflow, "steps came faster than their figures can be worked out, and have none"),
+            (self._amendments_dropped, "evaluations and the like came faster than that"),
+            (left, "captures were still to be worked out at the end, and are lost"),
+        ):
+            if count:
+                logger.warning("%s: %d", what, count)
 
     def run(self) -> None:
         while not self._stopping:
@@ -127,14 +132,18 @@ class Translator(threading.Thread):
             for loop in self._loops:
                 loop.step_reported()
 
-    def _is_full(self, values: int) -> bool:
+    def _append(self, capture: Capture, values: int) -> None:
+        self._values_added += values
+        self._queue.append(Waiting(time.time_ns(), capture, values))
+        with suppress(RuntimeError):  # it was rung already
+            self._bell.release()
+
+    def _is_full(self, values: int, *, step: bool) -> bool:
+        """Evaluations and the like, which are few and small, have as much room again."""
+        if not step:
+            return len(self._queue) >= 2 * MOST_CAPTURES
         held = self._values_added - self._values_taken
         return len(self._queue) >= MOST_CAPTURES or held + values > MOST_VALUES
-
-    def _ring(self) -> None:
-        if self._bell.locked():  # else it was rung already
-            with suppress(RuntimeError):  # by another thread, just now
-                self._bell.release()
 
 
 class _Mark:

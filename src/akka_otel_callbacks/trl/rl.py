@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,8 @@ class RLCapture(StepCapture):
         step.timing_s = phases(step.duration_s, self.generated)
         self.set_mfu(step, step.timing_s[Phase.UPDATE_ACTOR])
         if self.generated.scores:
-            scorings = [(_list(scores), _list(weights)) for scores, weights in self.generated.scores]
+            # By column: a list for each of thousands of rows would have Python's garbage collector run.
+            scorings = [(_list(scores.T), _list(weights)) for scores, weights in self.generated.scores]
             set_rewards(step, scored(scorings, self.terms, self.group))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
@@ -201,20 +202,20 @@ def phases(duration_s: float | None, generated: Generated) -> dict[str, float | 
 
 
 def scored(
-    scorings: Sequence[tuple[list[list[float]], list[float]]], terms: Sequence[str], group: int | None
+    scorings: Iterable[tuple[Iterable[Sequence[float]], Iterable[float]]], terms: Sequence[str], group: int | None
 ) -> ScoredRollouts:
     """The step's rollouts from the unweighted scores of each, whose meaning, unlike that of the logged ones, is the
     same in every version of TRL and with every way to scale rewards. A rollout's total is the sum of its weighted
     scores.
 
     Args:
-        scorings: per scoring the scores [rollouts][terms], NaN for none, and the terms' weights.
+        scorings: per scoring the scores [terms][rollouts], NaN for none, and the terms' weights.
         terms: the terms' labels, by column.
         group: rollouts of one prompt, which stand side by side; None where that is not known.
     """
     columns: list[list[float | None]] = [[] for _ in terms]
     for scores, weights in scorings:
-        for column, given, weight in zip(columns, zip(*scores, strict=True), weights, strict=False):
+        for column, given, weight in zip(columns, scores, weights, strict=False):
             column += _shares(given, weight)
     are_all_given = not any(None in column for column in columns)
     rows = zip(*columns, strict=True)
