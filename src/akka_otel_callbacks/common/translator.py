@@ -135,10 +135,11 @@ class Translator(threading.Thread):
     def _append(self, capture: Capture, values: int) -> None:
         self._values_added += values
         self._queue.append(Waiting(time.time_ns(), capture, values))
-        try:  # noqa: SIM105 - `suppress` takes as long as all the rest
-            self._bell.release()
-        except RuntimeError:  # it was rung already
-            pass
+        if self._bell.locked():  # else it was rung already
+            try:  # noqa: SIM105 - `suppress` takes as long as all the rest
+                self._bell.release()
+            except RuntimeError:  # by another thread, just now
+                pass
 
     def _is_full(self, values: int, *, step: bool) -> bool:
         """Evaluations and the like, which are few and small, have as much room again."""
