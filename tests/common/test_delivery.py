@@ -118,6 +118,16 @@ def test_trouble_of_another_kind_is_a_line_of_its_own(log: pytest.LogCaptureFixt
     assert [message.rpartition(": ")[2] for _, message in said(log)] == ["404 no", "401 no"]
 
 
+def test_an_exporter_that_is_closed_is_no_longer_away(log: pytest.LogCaptureFixture) -> None:
+    """A second training in the process, while the collector is still away, is told so too."""
+    watch = Watch()
+    for training in ("first", "second"):
+        watch.tell(training, "the collector", Reply(False, "refused", kind="connection", retryable=True))
+        watch.forget(training)
+    watch.tell("third", "the collector", Reply(True))
+    assert [level for level, _ in said(log)] == ["WARNING"] * 2
+
+
 def test_one_signal_that_is_taken_does_not_hide_that_the_other_is_not(log: pytest.LogCaptureFixture) -> None:
     watch = Watch()
     for _ in range(5):

@@ -330,6 +330,14 @@ def test_a_megabyte_of_coloured_words_is_one_short_line(chunked: bool) -> None:
     assert reply.reason.isprintable()
 
 
+def test_a_login_page_is_no_delivery() -> None:
+    page = b"\n<!DOCTYPE html><html><body>Please log in</body></html>"
+    with replying(lambda request: answer(request, 200, page, content_type="text/html")) as url:
+        reply = reply_of(url)
+    assert not reply.delivered
+    assert reply.reason.startswith("200 OK, but with a page")
+
+
 def test_what_a_collector_says_in_protobuf_is_read() -> None:
     from google.rpc.status_pb2 import Status
 
@@ -353,6 +361,11 @@ def test_a_body_that_never_ends_is_not_waited_for(status: int) -> None:
         reply = reply_of(url, timeout_s=0.5)
         assert time.monotonic() - begun < 15, "the endpoint drips for 30 s"
     assert reply.delivered == (status == 200)
+
+
+def test_a_port_that_speaks_grpc_is_said_to(sink: OtlpSink) -> None:
+    reply = reply_of(sink.grpc)
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=grpc" in reply.reason
 
 
 def test_a_body_that_stops_does_not_undo_the_delivery() -> None:

@@ -66,11 +66,8 @@ class Watch:
         exporter fails any more, and what a receiver says about what it took, once."""
         with _lock:
             if reply.delivered:
-                back = exporter in self._failing and self._failing == {exporter}
-                self._failing.discard(exporter)
-                if back:
-                    self._told.clear()
-                new = self._is_new(f"said {reply.reason[:20]}") if reply.reason else False
+                back = self._is_last(exporter)
+                new = bool(reply.reason) and self._is_new("said")
             else:
                 back = False
                 self._failing.add(exporter)
@@ -85,6 +82,20 @@ class Watch:
                 target,
                 reply.reason,
             )
+
+    def forget(self, exporter: object) -> None:
+        """It sends no more."""
+        with _lock:
+            self._is_last(exporter)
+
+    def _is_last(self, exporter: object) -> bool:
+        """Takes it from those that fail, and says whether none is left."""
+        was_failing = exporter in self._failing
+        self._failing.discard(exporter)
+        if self._failing or not was_failing:
+            return False
+        self._told.clear()
+        return True
 
     def _is_new(self, kind: str) -> bool:
         new = kind not in self._told

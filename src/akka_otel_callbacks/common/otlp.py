@@ -124,6 +124,7 @@ class Delivery:
     def close(self) -> None:
         self._stopped.set()
         self._sender.close()
+        self._watch.forget(self)
 
     def _tried(self, message: Message) -> Reply:
         deadline = time.monotonic() + self._timeout_s

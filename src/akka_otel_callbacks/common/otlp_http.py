@@ -7,6 +7,8 @@ a time, and unpacked up to that size, because a proxy's error page, or an attack
 from __future__ import annotations
 
 import gzip
+import http.client
+import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -33,6 +35,8 @@ COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
     "gzip": partial(gzip.compress, compresslevel=6, mtime=0),  # the highest level takes longer and saves no more
     "deflate": zlib.compress,
 }
+PAGE = re.compile(rb"\s*<(!doctype\s+html|html)", re.IGNORECASE)
+"""How an ingress answers that wants somebody to log in. A collector's answer is no page."""
 WORTH_ANOTHER_TRY = (429, 502, 503, 504)
 
 
@@ -98,9 +102,11 @@ def _readable(path: str) -> str:
 
 def _judge(response: requests.Response, body: bytes, reply_type: type[Message]) -> Reply:
     status = response.status_code
-    if 200 <= status < 300:
+    if 200 <= status < 300 and not PAGE.match(body):
         return Reply.to_accepted(_parsed(body, reply_type), status)
     reason = f"{status} {one_line(response.reason or '', 60)}".strip()
+    if PAGE.match(body) and status < 300:
+        reason += ", but with a page for people, such as a login's"
     if location := response.headers.get("location"):
         reason += f", to {one_line(redact_url(location))}; redirects are not followed, set the endpoint to where it is"
     elif said := _said(response, body):
@@ -165,5 +171,7 @@ def _innermost(error: BaseException) -> str:
             break
         seen.add(id(inner))
         error = inner
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
+        return "it does not answer in HTTP; if its port speaks gRPC, set OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return one_line(str(said))

@@ -235,10 +235,10 @@ class Telemetry:
         self._job.end()
 
     def _say_what_is_missing(self, timeout_s: float) -> None:
-        for push, loop in self._pushes:
-            if missing := push.missing(timeout_s, ended=not loop.is_alive()):
-                logger.warning("%s", missing)
-        for closer in self._closers:
+        told = [push.missing(timeout_s, ended=not loop.is_alive()) for push, loop in self._pushes]
+        for missing in filter(None, told):
+            logger.warning("%s", missing)
+        for closer in () if any(told) else self._closers:  # what keeps the figures out keeps the spans out, too
             if closer.is_alive() and closer not in self._loops:
                 logger.warning("the last %s were not sent within %g s", closer.what, timeout_s)
         if self._hooks.is_alive():
