@@ -14,10 +14,15 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.sdk.metrics import Histogram as SdkHistogram
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.identity import RunIdentity, identify
+from akka_otel_callbacks.common.instruments import views
 from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.step import RLStep, SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -28,6 +33,7 @@ from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.support.points import Point, points_of
 
 Start = Callable[..., Telemetry]
+CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 
 
@@ -137,6 +143,28 @@ def test_deltas_add_up_and_have_their_own_minimum(
         whole = [p for p in written(Path("here/metrics.jsonl")) if p.name == names.RL_ROLLOUT_REWARD.name][-1]
         assert whole.cumulative
         assert (whole.histogram.count, whole.histogram.min, whole.histogram.sum) == (7, -1.0, None)
+
+
+@pytest.mark.parametrize("temporality", [CUMULATIVE, DELTA])
+def test_a_provider_that_is_handed_in_counts_every_value(temporality: AggregationTemporality, start: Start) -> None:
+    """Its reader can read instruments only: the latest figures, and all counts."""
+    kinds = (SdkHistogram, ObservableCounter)
+    reader = InMemoryMetricReader(preferred_temporality=dict.fromkeys(kinds, temporality))
+    telemetry = start(meter_provider=MeterProvider([reader], views=views(), shutdown_on_exit=False))
+    points: list[Point] = []
+    for number in STEPS:
+        rewards = {"total": [-0.5, float(number)]}
+        report(telemetry, RLStep(number=number, reward=float(number), rollout_reward=rewards))
+        if number % 4 == 0:
+            data = reader.get_metrics_data()
+            assert data is not None
+            points += points_of(encode_metrics(data).resource_metrics, number)
+    assert [point.value for point in points if point.name == names.RL_STEP_REWARD.name] == [4.0, 8.0, 12.0]
+    counts = [point.histogram.count for point in points if point.histogram is not None]
+    steps = [point.value for point in points if point.name == names.RL_STEP_COUNT.name]
+    negative = [point.value for point in points if point.name == names.RL_ROLLOUT_REWARD_NEGATIVE.name]
+    assert counts == ([8, 8, 8] if temporality is DELTA else [8, 16, 24])
+    assert steps == negative == ([4, 4, 4] if temporality is DELTA else [4, 8, 12])
 
 
 # -- death
