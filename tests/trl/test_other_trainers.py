@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import pytest
 import torch
 import trl
 from datasets import Dataset
-from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, Trainer, TrainerCallback
 
 from akka_otel_callbacks.common import guard, names
 from akka_otel_callbacks.trl import rl
@@ -83,6 +85,112 @@ def test_a_trainer_of_another_kind_trains_on(
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "akka_otel_callbacks"]
+
+
+# -- TRL's other trainers that generate and are rewarded
+
+
+def rewarded(completions: list[str], **_: Any) -> list[float]:
+    return [len(text) / 10 for text in completions]
+
+
+def online_dpo(model: str, callbacks: list[TrainerCallback]) -> Trainer:
+    if hasattr(trl, "OnlineDPOTrainer"):
+        package: Any = trl
+    else:
+        package = pytest.importorskip("trl.experimental.online_dpo")
+    return package.OnlineDPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(model),
+        reward_funcs=rewarded,
+        args=package.OnlineDPOConfig(**common({"max_new_tokens": 8, "max_length": 64})),
+        train_dataset=tiny.prompts(32),
+        processing_class=tiny.tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+def a2po(model: str, callbacks: list[TrainerCallback]) -> Trainer:
+    package = pytest.importorskip("trl.experimental.a2po")
+    return package.A2POTrainer(
+        model=model,
+        reward_funcs=rewarded,
+        args=package.A2POConfig(**common({"max_completion_length": 8})),
+        train_dataset=tiny.prompts(32),
+        processing_class=tiny.tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+SHOWN = {
+    online_dpo: {names.RL_STEP_GRAD_NORM: "grad_norm", names.RL_STEP_LEARNING_RATE: "learning_rate"},
+    a2po: {
+        names.RL_STEP_GRAD_NORM: "grad_norm",
+        names.RL_STEP_LEARNING_RATE: "learning_rate",
+        names.RL_STEP_REWARD: "reward",
+    },
+}
+
+
+@pytest.mark.parametrize("make", SHOWN, ids=lambda make: make.__name__)
+def test_another_trainer_that_is_rewarded(make: Any, tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    guard.failures.clear()
+    with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
+        run = exported_run(lambda callbacks: make(tiny_model, callbacks))
+    assert not guard.failures
+    assert not [name for name in run.sink.names() if ".sft." in name], "it is no supervised training"
+    assert run.steps == [1, 2, 3, 4]
+    for step in run.steps:
+        for metric, key in SHOWN[make].items():
+            assert run.shown(metric, step, event="log") == pytest.approx(run.row(step)[key], rel=1e-5), key
+    assert names.RL_ROLLOUT_COMPLETION_LENGTH.name not in run.sink.names(), "it does not say them in TRL's own form"
+    terms = {of for step in run.steps for of in run.figures(step, "log").get(names.RL_STEP_REWARD_TERM.name, {})}
+    assert terms <= {"total"}, "an implicit reward is no term"
+    assert len([message for message in messages(caplog) if "has no" in message]) == 1
+    (unused,) = [message for message in messages(caplog) if "never uses" in message]
+    assert names.RL_STEP_TOKENS.name in unused
+
+
+# -- hosts that inherit TRL's methods and go another way
+
+
+class AnotherWay(trl.GRPOTrainer):
+    """Generates by itself, as ms-swift's does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._generate = functools.partial(inspect.unwrap(trl.GRPOTrainer._generate), self)
+
+
+def test_a_method_that_is_never_called_is_named(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
+        run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, trainer_class=AnotherWay))
+    (line,) = [message for message in messages(caplog) if "never uses" in message]
+    assert "AnotherWay" in line
+    assert "_generate" in line
+    assert names.RL_ROLLOUT_COMPLETION_LENGTH.name in line
+    assert names.RL_ROLLOUT_COMPLETION_LENGTH.name not in run.sink.names()
+    for step in run.steps:
+        assert set(run.figures(step)[names.RL_STEP_TIMING.name]) == {"reward"}, "an update is known by what it is not"
+        assert run.shown(names.RL_STEP_REWARD, step) == pytest.approx(run.row(step)["reward"], rel=1e-5)
+        assert run.shown(names.RL_STEP_COMPLETION_LENGTH, step) == run.row(step)["completions/mean_length"]
+
+
+def test_a_loss_that_is_never_seen_is_the_log_s(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Own(trl.SFTTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.training_step = functools.partial(inspect.unwrap(Trainer.training_step), self)
+
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            return super().compute_loss(*args, **kwargs)
+
+    with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
+        run = exported_run(lambda callbacks: sft(tiny_model, callbacks, trainer_class=Own))
+    (line,) = [message for message in messages(caplog) if "never uses" in message]
+    assert "training_step" in line
+    assert names.SFT_STEP_LOSS.name in line
+    for step in run.steps:
+        assert run.shown(names.SFT_STEP_LOSS, step, event="log") == run.row(step)["loss"]
 
 
 # -- a TRL that does not have what the callback reads

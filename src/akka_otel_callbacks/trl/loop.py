@@ -6,9 +6,10 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import Step
 from akka_otel_callbacks.common.telemetry import Capture
@@ -58,6 +59,8 @@ class Loop:
     """
 
     step_type: type[Step]
+    gives: ClassVar[Mapping[str, tuple[Metric, ...]]]
+    """By hook, what comes from there."""
 
     def __init__(
         self,
@@ -128,6 +131,15 @@ class Loop:
     def _start_anew(self) -> None:
         """Forgets the step before."""
         self._grad_norm = self._learning_rate = None
+
+    def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
+        """The sources that the trainer has and has not used so far, and what comes from there: hosts inherit TRL's
+        methods and go another way. In the first step each of them is used, so that it is asked after it."""
+        return {name: self.gives[name] for name in sorted(self._listener.uncalled) if name in self.gives}
+
+    def _keeps(self, key: str) -> bool:
+        """Whether the trainer's buffers have something under a key."""
+        return bool((_training_buffers(self._trainer_ref()) or {}).get(key))
 
     def _captured(self, state: TrainerState) -> Capture:
         """What this step left behind."""
@@ -209,7 +221,8 @@ def copied(value: Any) -> Any:
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
-    """TRL's per-step buffers of the training; None for a trainer that keeps none, or keeps them in another form."""
-    buffers = getattr(trainer, "_metrics", None)
+    """TRL's per-step buffers of the training; None for a trainer that keeps none, or keeps them in another form.
+    Asynchronous trainers fill theirs when the step has ended: what is there then is the step before's."""
+    buffers = None if hasattr(trainer, "_log_step_metrics") else getattr(trainer, "_metrics", None)
     training = buffers.get("train") if isinstance(buffers, Mapping) else None
     return training if isinstance(training, Mapping) else None

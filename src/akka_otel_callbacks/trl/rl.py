@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
@@ -93,12 +94,18 @@ class RLCapture(StepCapture):
 
 class RLLoop(Loop):
     step_type = RLStep
+    gives: ClassVar = {
+        "_generate": (names.RL_ROLLOUT_COMPLETION_LENGTH, names.RL_STEP_TIMING),
+        "_calculate_rewards": (names.RL_ROLLOUT_REWARD, names.RL_STEP_ROLLOUTS, names.RL_STEP_REWARD_ZERO_RATIO),
+        "compute_loss": (names.RL_STEP_MFU,),
+        "_get_grad_norm": (names.RL_STEP_GRAD_NORM,),
+    }
 
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
         self._generation_begins = self._memory.begin_generation
         self._generated, self._updated = Generated(), Updated()
-        self._tokens_seen = state.num_input_tokens_seen
+        self._tokens_seen = self._tokens_at_begin = state.num_input_tokens_seen
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
         weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
         self._weights = dict(zip(self._terms, weights, strict=False))
@@ -116,7 +123,16 @@ class RLLoop(Loop):
         self._generated, self._updated = Generated(timed=self._own_lengths), Updated()
         self._positions = Positions()
 
+    def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
+        found = super().unused(state)
+        if state.num_input_tokens_seen == self._tokens_at_begin:
+            found["num_input_tokens_seen"] = names.RL_STEP_TOKENS, names.RL_STEP_THROUGHPUT
+        if "_metrics" not in self.missing and not self._keeps("entropy"):
+            found["_metrics' entropy"] = (names.RL_STEP_ENTROPY,)
+        return found
+
     def _captured(self, state: TrainerState) -> RLCapture:
+        self._generated.timed = self._own_lengths and "_generate" not in self._listener.uncalled
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
         return RLCapture(
             **self._common(state),
@@ -174,11 +190,14 @@ def _list(value: Any) -> Any:
     return value if isinstance(value, list) else value.tolist()
 
 
-def own_lengths(result: Sequence[Any]) -> list[int]:
+def own_lengths(result: Any) -> list[int]:
     """Tokens that the model generated in each completion, from what TRL's `_generate` returns: prompt IDs, completion
     IDs, and with tools a mask per completion that is 1 on the model's own tokens. The tuple's length changes with
-    the version, so the mask is told by its form."""
-    completions = result[1]
+    the version, so the mask is told by its form. Empty for another form: OnlineDPO returns padded tensors, prompts'
+    masks among them."""
+    completions = result[1] if isinstance(result, (tuple, list)) and len(result) > 1 else None
+    if not isinstance(completions, list) or not all(isinstance(ids, list) for ids in completions):
+        return []
     mask: Any = result[2] if len(result) > 2 else None
     if _is_mask(mask, completions):
         return [own.count(1) for own in mask]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import number
@@ -63,6 +63,11 @@ class SFTCapture(StepCapture):
 
 class SFTLoop(Loop):
     step_type = SFTStep
+    gives: ClassVar = {
+        "get_batch_samples": (names.SFT_STEP_PADDING, names.SFT_STEP_TIMING, names.SFT_STEP_MFU),
+        "training_step": (names.SFT_STEP_LOSS,),
+        "_get_grad_norm": (names.SFT_STEP_GRAD_NORM,),
+    }
 
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
 import weakref
@@ -33,6 +34,8 @@ LOOPS: Mapping[str | None, type[Loop]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoo
 SAVED = "akka_otel"
 """Under which name the attempt is among a trainer state's callbacks. No class has it: transformers would replace a
 callback by what a checkpoint holds under its name."""
+LOOKS_USED = 2
+"""The step by whose end a trainer has used whatever it uses."""
 _trainings = itertools.count()
 """Of this process: how its ranks, which begin the same ones, tell them apart."""
 PRUNED = frozenset({"TrialPruned"})
@@ -63,6 +66,7 @@ class Training:
         self._listener = Listener(hears)
         self._step = 0
         self._begun = self._in_step = False
+        self._steps = 0
 
     # Events
 
@@ -95,6 +99,9 @@ class Training:
         if self.loop is not None and self._in_step:
             self._in_step, self._step = False, self.state.global_step
             self.loop.end_step(self.state)
+            self._steps += 1
+            if self._steps == LOOKS_USED:
+                self._tell_unused(self.loop)
 
     def evaluated(self, metrics: Mapping[str, Any]) -> None:
         if self.telemetry is not None:
@@ -140,7 +147,7 @@ class Training:
                 telemetry.when_closed(gpus.stop)
 
     def _watch(self, args: TrainingArguments, telemetry: Telemetry) -> None:
-        trainer, self._step = self.trainer(), self.state.global_step
+        trainer, self._step, self._steps = self.trainer(), self.state.global_step, 0
         if not telemetry.recording:
             return
         self._listener = Listener(self._hears)
@@ -167,6 +174,16 @@ class Training:
     def _end_loop(self) -> None:
         self._listener.end()
         self.loop, self._in_step = None, False
+
+    def _tell_unused(self, loop: Loop) -> None:
+        unused = loop.unused(self.state).items()
+        if unused:
+            named = "; ".join(f"{source} ({', '.join(metric.name for metric in gives)})" for source, gives in unused)
+            self._session.say_once(
+                logging.WARNING,
+                f"{type(self.trainer()).__name__} never uses what some figures come from; they are absent, or from the "
+                f"log at its interval: {named}",
+            )
 
     # The way with a checkpoint
 

@@ -57,6 +57,8 @@ SFT_KEYS = (
 )
 TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped_ratio"
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
+PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
+"""What OnlineDPO and its like log under `rewards/`: implicit rewards of a policy, by no reward function."""
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
 
@@ -174,7 +176,7 @@ def _term_name(key: str, suffix: str) -> str | None:
     name = key[len(REWARDS) :]
     if name.endswith(suffix):
         return name[: -len(suffix)] or None
-    is_early_mean = suffix == MEAN and not name.endswith(STD)
+    is_early_mean = suffix == MEAN and not name.endswith(STD) and name not in PREFERENCES
     return name or None if is_early_mean else None
 
 
