@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -81,6 +82,25 @@ def test_a_prometheus_address() -> None:
         assert answer.ok is False
         assert "in use" in answer.text
     assert probe([(METRICS, target)]) == [Answer(True, "the address is free")]
+
+
+@pytest.mark.parametrize(
+    ("target", "package", "extra"),
+    [
+        (Target("prometheus", "asked", address=("127.0.0.1", 0)), "opentelemetry.exporter.prometheus", "prometheus"),
+        (
+            select({"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "run").metrics[0],
+            "grpc",
+            "grpc",
+        ),
+    ],
+)
+def test_a_package_that_is_missing(target: Target, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "akka_otel_callbacks.common.otlp_grpc", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    (answer,) = probe([(METRICS, target)])
+    assert answer.ok is False
+    assert f"pip install 'akka-otel-callbacks[{extra}]'" in answer.text
 
 
 def test_a_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import numpy
 import pytest
@@ -16,7 +17,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.exporters import SPAN_LIMITS
 from akka_otel_callbacks.common.tracing import UnseededIds, parent_context, private_provider
+from tests.common.scripts import run
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -124,3 +128,21 @@ def test_a_wrong_batch_variable_is_one_line_and_an_empty_one_is_not_set(
     provider.shutdown()
     assert len(exporter.get_finished_spans()) == 1
     assert len(log.records) == (4 if value.strip() else 0)
+
+
+WRONG_LIMIT = """
+telemetry = start()
+telemetry.capture(Report(grpo_step(1)), step=True)
+telemetry.close()
+"""
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "1.5"])
+@pytest.mark.parametrize("variable", SPAN_LIMITS)
+def test_a_wrong_limit_of_spans_costs_the_spans_and_no_metric(variable: str, value: str, tmp_path: Path) -> None:
+    """The SDK's package for traces cannot even be imported then."""
+    done = run(WRONG_LIMIT, {variable: value}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count(f"{variable} must be") == 1
+    assert names.RL_STEP_REWARD.name in (tmp_path / "akka-otel/run/metrics.jsonl").read_text()

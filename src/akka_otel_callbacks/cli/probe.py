@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from akka_otel_callbacks.common.exporters import why
 from akka_otel_callbacks.common.selection import Target
+from akka_otel_callbacks.common.text import one_line
 
 PATIENCE_S = 2.0
 
@@ -51,7 +53,7 @@ def _begin_export(signal: str, target: Target) -> Callable[[float], Answer]:
         try:
             answers.append(_empty_export(signal, target))
         except Exception as error:  # noqa: BLE001 - libraries raise whatever they raise
-            answers.append(Answer(False, f"{type(error).__name__}: {error}"))
+            answers.append(Answer(False, one_line(why(error))))
 
     thread = threading.Thread(target=run, daemon=True)  # it may hang for as long as it likes
     thread.start()
@@ -75,6 +77,10 @@ def _empty_export(signal: str, target: Target) -> Answer:
 
 
 def _is_free(host: str, port: int) -> Answer:
+    try:
+        import opentelemetry.exporter.prometheus  # noqa: F401
+    except ImportError as error:
+        return Answer(False, one_line(why(error)))
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = found[0]  # as prometheus_client chooses

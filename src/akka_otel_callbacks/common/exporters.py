@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
+SPAN_LIMITS = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT")
 FILE_PAUSE_S = 2.0
 """Between two exports of steps to the embedded files, whatever the interval."""
 
@@ -34,6 +35,22 @@ class MetricOutput:
     interval_s: float = DEFAULT_INTERVAL_S
     pause_s: float | None = None
     close: Callable[[], None] = field(default=lambda: None)
+
+
+def load_sdk() -> None:
+    """Where a limit of spans is wrong, the SDK's package for traces cannot be imported, which the encoders of both
+    signals need. It is imported without that limit; whoever makes the provider of spans says what is wrong."""
+    wrong = [name for name in SPAN_LIMITS if not _is_a_limit(os.environ.get(name, ""))]
+    held = {name: os.environ.pop(name) for name in wrong}
+    try:
+        if held:
+            import opentelemetry.sdk.trace  # noqa: F401
+    finally:
+        os.environ.update(held)
+
+
+def _is_a_limit(text: str) -> bool:
+    return not text.strip() or text.strip().isdecimal()
 
 
 def open_metrics(selection: Selection) -> list[MetricOutput]:
@@ -62,12 +79,13 @@ def _attempt(target: Target, open_one: Callable[[Target], Any], instead: Path | 
         return open_one(target)
     except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise
         see = f"; see {instead} instead" if instead is not None and instead != target.path else ""
-        why = redact_text(one_line(_say(error)), os.environ)
-        logger.warning("%s (%s) cannot be used: %s%s", target, target.reason, why, see)
+        cause = redact_text(one_line(why(error)), os.environ)
+        logger.warning("%s (%s) cannot be used: %s%s", target, target.reason, cause, see)
         return None
 
 
-def _say(error: Exception) -> str:
+def why(error: Exception) -> str:
+    """What a person reads of an exporter that cannot be opened, with the extra to install where that is the cause."""
     extras = {"grpc": "grpc", "opentelemetry.exporter.prometheus": "prometheus"}
     if isinstance(error, ModuleNotFoundError):
         extra = next((extra for module, extra in extras.items() if module.startswith(error.name or "?")), None)

@@ -85,6 +85,7 @@ class Telemetry:
         selection = select(environ, identity.run_id, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
+        exporters.load_sdk()
         telemetry._open_metrics(selection, meter_provider)
         telemetry._open_traces(selection, tracer_provider, environ)
         telemetry._start_threads()
