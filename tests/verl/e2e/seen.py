@@ -34,6 +34,12 @@ def entropy(directory: Path) -> float:
     return float(last["nats"] / last["tokens"])
 
 
+def penalized(directory: Path) -> float:
+    """Nats per token that the last step's rewards are reduced for."""
+    last = read(directory, "penalty")[-1]
+    return float(last["nats"] / last["tokens"])
+
+
 def divergence(directory: Path) -> float:
     """Nats per token in the updates of the last step: the mean of its epochs."""
     by_worker: dict[int, list[dict[str, Any]]] = {}
@@ -59,8 +65,8 @@ def _write(what: str, values: Any, mask: Any) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def _entropy_of_the_batch(trainer: ModuleType) -> None:
-    """The trainer's own copy of the name; the workers' losses have others."""
+def _means_of_the_batch(trainer: ModuleType) -> None:
+    """The trainer's own copies of the names; the workers' losses have others."""
     aggregate = trainer.agg_loss
 
     @functools.wraps(aggregate)
@@ -69,6 +75,15 @@ def _entropy_of_the_batch(trainer: ModuleType) -> None:
         return aggregate(*args, loss_mat=loss_mat, loss_mask=loss_mask, **kwargs)
 
     trainer.agg_loss = agg_loss
+    penalize = trainer.apply_kl_penalty
+
+    @functools.wraps(penalize)
+    def apply_kl_penalty(data: Any, *args: Any, **kwargs: Any) -> Any:
+        log_ratio = data.batch["old_log_probs"].double() - data.batch["ref_log_prob"].double()
+        _write("penalty", log_ratio, data.batch["response_mask"])
+        return penalize(data, *args, **kwargs)
+
+    trainer.apply_kl_penalty = apply_kl_penalty
 
 
 def _divergence_of_the_update(losses: ModuleType) -> None:
@@ -76,17 +91,18 @@ def _divergence_of_the_update(losses: ModuleType) -> None:
 
     @functools.wraps(loss)
     def ppo_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
-        log_prob = losses.no_padding_2_padding(model_output["log_probs"], data).detach().float()
-        padded = data.select("response_mask", "ref_log_prob").to_padded_tensor()
-        log_ratio = padded["ref_log_prob"] - log_prob
-        _write("divergence", log_ratio.exp() - 1 - log_ratio, padded["response_mask"])
+        if config.use_kl_loss:
+            log_prob = losses.no_padding_2_padding(model_output["log_probs"], data).detach().float()
+            padded = data.select("response_mask", "ref_log_prob").to_padded_tensor()
+            log_ratio = padded["ref_log_prob"] - log_prob
+            _write("divergence", log_ratio.exp() - 1 - log_ratio, padded["response_mask"])
         return loss(config, model_output, data, dp_group)
 
     losses.ppo_loss = ppo_loss
 
 
 def _hooks() -> Iterator[tuple[str, Callable[[ModuleType], None]]]:
-    yield "verl.trainer.ppo.v1.trainer_base", _entropy_of_the_batch
+    yield "verl.trainer.ppo.v1.trainer_base", _means_of_the_batch
     yield "verl.workers.utils.losses", _divergence_of_the_update
 
 
