@@ -34,7 +34,7 @@ def test_everything_is_usable_by_default() -> None:
     assert unusable_keys({}, NEWEST) == keys() == frozenset()
 
 
-@pytest.mark.parametrize("loss_mode", ["sapo", "geo_mean", "clip_cov", "dppo_tv", "dppo_kl", "a-users-own", 7])
+@pytest.mark.parametrize("loss_mode", ["sapo", "geo_mean", "clip_cov", "dppo_tv", "dppo_kl", "a-users-own", 7, [1]])
 def test_a_loss_that_logs_something_else_under_the_key_has_no_clip_ratio(loss_mode: Any) -> None:
     assert keys(policy_loss={"loss_mode": loss_mode}) == {CLIP}
 

@@ -21,9 +21,9 @@ from akka_otel_callbacks.verl.inbox import INBOX, PerToken
 
 TOKEN_MEAN = "token-mean"
 KL_ESTIMATORS = frozenset({"kl", "k1", "low_var_kl", "k3"})
-"""Their expectation is the KL divergence; that of `abs`, `mse` and `k2` is not."""
+"""verl's names of estimators whose expectation is the KL divergence. That of `abs`, `mse` and `k2` is not."""
 ESTIMATOR = "low_var_kl"
-"""Takes the place of an estimator that is not one of the KL divergence."""
+"""Used where the run's own estimator is not one of them."""
 ENTROPY, KL = "actor/entropy_per_token", "actor/kl_per_token"
 """The keys under which the workers' figures arrive in verl's log."""
 IN_THE_LOSS = ((KL, "kl_loss"), (ENTROPY, "actor/entropy_loss"))
@@ -38,9 +38,9 @@ class Watch:
         self.means: list[Any] = []
         """The mean per token of each aggregated tensor; None where it could not be had."""
         self.divergence: Any = None
-        """The tensor that verl takes for the divergence per token …"""
+        """What the run takes for the divergence of each token."""
         self.kl: Any = None
-        """… and the one that is an estimate of the KL divergence."""
+        """An estimate of the KL divergence of each token: the same tensor, where the run's estimator gives one."""
 
 
 _watch: Watch | None = None

@@ -34,7 +34,7 @@ def unusable_keys(config: Any, verl_version: tuple[int, ...]) -> frozenset[str]:
         verl_version: as numbers.
     """
     keys = set()
-    if get(config, f"{ACTOR}.policy_loss.loss_mode", "vanilla") not in CLIPS_RATIOS:
+    if str(get(config, f"{ACTOR}.policy_loss.loss_mode", "vanilla")) not in CLIPS_RATIOS:
         keys |= {CLIP}
     if get(config, f"{ACTOR}.loss_agg_mode", TOKEN_MEAN) != TOKEN_MEAN:
         keys |= {ENTROPY, ENTROPY_OF_UPDATE, KL}
