@@ -103,7 +103,7 @@ def test_what_nobody_scrapes_is_bounded_and_not_lost(endpoint: Endpoint, start: 
     telemetry = start()
     report(telemetry, *(RLStep(number=number, duration_s=1.0) for number in range(1, 1001)))
     assert telemetry._translator.waiting() <= MOST_CAPTURES
-    assert endpoint.value(names.RL_STEP_DURATION, suffix="_count") == 1000
+    wait_until(lambda: endpoint.value(names.RL_STEP_DURATION, suffix="_count") == 1000)
 
 
 def test_an_endpoint_that_nobody_reads_costs_the_training_no_translation_and_no_memory(

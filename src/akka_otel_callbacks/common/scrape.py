@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, MetricsData
 
 from akka_otel_callbacks.common.producer import Producer, Run
 
-PATIENCE_S = 0.05
+PATIENCE_S = 0.1
 """A scrape shows the latest step that is translated. It does not wait for a backlog: Prometheus gives up after 10 s."""
 
 

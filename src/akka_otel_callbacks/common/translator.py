@@ -18,6 +18,9 @@ from akka_otel_callbacks.common.recorder import Recorder
 MOST_CAPTURES, MOST_VALUES = 1024, 1_000_000
 """What may wait, in captures and in values that they hold. In normal running one step waits. Past either, steps are
 dropped and counted, because a training must neither wait nor run out of memory."""
+NAP_S, QUIET_NAPS = 0.02, 5
+"""While steps come quickly, the thread looks for new ones after each nap: to be woken by every step costs the training
+more than all else. After some naps without a step it sleeps until the next one wakes it."""
 TURN_S, PAUSE_S = 0.002, 0.0001
 """While many captures wait, the thread gives way after each turn: a training thread that wants the interpreter would
 otherwise wait for Python's switch interval, 5 ms, again and again."""
@@ -53,7 +56,7 @@ class Translator(threading.Thread):
         self._bell = threading.Lock()
         self._bell.acquire()
         self._amendments_dropped = 0
-        self._stopping = False
+        self._asleep = self._stopping = False
         self._warned = False
 
     def add(self, capture: Capture, *, step: bool) -> None:
@@ -84,13 +87,13 @@ class Translator(threading.Thread):
             return True
         mark = _Mark()
         self._append(mark, 0)
+        self._ring()
         return mark.passed.wait(timeout_s)
 
     def stop(self) -> None:
         """Has the thread end after what waits; returns at once."""
         self._stopping = True
-        with suppress(RuntimeError):
-            self._bell.release()
+        self._ring()
 
     def say_what_is_missing(self) -> None:
         """At the end."""
@@ -105,10 +108,20 @@ class Translator(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping:
-            self._bell.acquire()
-            self._empty()
+            self._asleep = True
+            if not self._queue:
+                self._bell.acquire()
+            self._asleep = False
+            quiet = 0
+            while quiet < QUIET_NAPS and not self._stopping:
+                quiet = 0 if self._empty() else quiet + 1
+                self._bell.acquire(timeout=NAP_S)
+        self._empty()
 
-    def _empty(self) -> None:
+    def _empty(self) -> bool:
+        """Translates what waits. False where nothing did."""
+        if not self._queue:
+            return False
         began = time.monotonic()
         while self._queue:
             self._translate(self._queue[0])
@@ -122,6 +135,7 @@ class Translator(threading.Thread):
                 "steps come faster than their figures can be worked out: some have no figures and are counted in %s",
                 names.TELEMETRY_DROPPED.name,
             )
+        return True
 
     @guarded
     def _translate(self, waiting: Waiting) -> None:
@@ -135,11 +149,12 @@ class Translator(threading.Thread):
     def _append(self, capture: Capture, values: int) -> None:
         self._values_added += values
         self._queue.append(Waiting(time.time_ns(), capture, values))
-        if self._bell.locked():  # else it was rung already
-            try:  # noqa: SIM105 - `suppress` takes as long as all the rest
-                self._bell.release()
-            except RuntimeError:  # by another thread, just now
-                pass
+        if self._asleep:
+            self._ring()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # it was rung already
+            self._bell.release()
 
     def _is_full(self, values: int, *, step: bool) -> bool:
         """Evaluations and the like, which are few and small, have as much room again."""
