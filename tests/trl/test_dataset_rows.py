@@ -30,7 +30,7 @@ def prepared(dataset: Any, tokenizer: Any, output_dir: Path, **options: Any) -> 
 def counted(trainer: Any) -> dict[str, int]:
     capture = row_capture(trainer, trainer.args)
     assert capture is not None
-    return count_rows(capture.dataset, capture.max_length, capture.truncation)
+    return count_rows(capture.dataset, capture.max_length, capture.truncation, prepared=capture.prepared)
 
 
 def text_of(tokens: int, tokenizer: Any) -> str:
@@ -120,3 +120,81 @@ def test_a_collator_that_cuts_leaves_the_true_lengths() -> None:
     dataset = dataset_of([[1], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]])
     expected = {"total": 4, "dropped": 0, "full": 1, "truncated": 2}
     assert count_rows(dataset, max_length=3, truncation="collator") == expected
+
+
+# -- datasets that are lists of indices into a table
+
+EOS = 1
+
+
+def tokenized(rows: int, seed: int = 0) -> Any:
+    """Rows of 2 to 40 tokens that end with an EOS, with labels, so that no version of TRL prepares a new table."""
+    import random
+
+    from datasets import Dataset
+
+    draw = random.Random(seed)
+    ids = [[draw.randrange(3, 90) for _ in range(draw.randrange(1, 40))] + [EOS] for _ in range(rows)]
+    return Dataset.from_dict({"input_ids": ids, "labels": ids})
+
+
+def interleaved() -> Any:
+    """More rows than there are in the table: those of the shorter one come again."""
+    from datasets import interleave_datasets
+
+    return interleave_datasets([tokenized(10), tokenized(30, 1)], stopping_strategy="all_exhausted")
+
+
+def concatenated() -> Any:
+    from datasets import concatenate_datasets
+
+    return concatenate_datasets([tokenized(40).shuffle(seed=1).select(range(9)), tokenized(20, 1)])
+
+
+DATASETS = {
+    "selected": lambda: tokenized(100).shuffle(seed=1).select(range(24)),
+    "filtered": lambda: tokenized(100).filter(lambda row: len(row["input_ids"]) % 2),
+    "concatenated": concatenated,
+    "interleaved": interleaved,
+    "sharded": lambda: tokenized(50).shuffle(seed=2).shard(3, 1, contiguous=False),
+    "sliced": lambda: tokenized(50).select(range(10, 40)),
+}
+
+
+def by_length(dataset: Any) -> dict[str, int]:
+    lengths = [len(row) for row in dataset["input_ids"]]
+    return {
+        "total": len(lengths),
+        "dropped": 0,
+        "truncated": sum(length > MAX_LENGTH for length in lengths),
+        "full": sum(length == MAX_LENGTH for length in lengths),
+    }
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
+def test_rows_are_those_that_the_dataset_lists(dataset: Any, tokenizer: Any, tmp_path: Path) -> None:
+    assert counted(prepared(dataset(), tokenizer, tmp_path)) == by_length(dataset())
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
+def test_rows_that_a_collator_cuts_are_those_that_the_dataset_lists(dataset: Any) -> None:
+    """TRL 1.0 to 1.7 leave a tokenized dataset as it is, and cut in the collator."""
+    assert count_rows(dataset(), MAX_LENGTH, "collator", prepared=False) == by_length(dataset())
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
+def test_a_hosts_own_preparation_drops_nothing_that_is_known(dataset: Any) -> None:
+    cut = dataset().map(lambda row: {"input_ids": row["input_ids"][:MAX_LENGTH]}).shuffle(seed=3).select(range(12))
+    counts = count_rows(cut, MAX_LENGTH, "keep_start", prepared=False)
+    assert counts["total"] == 12
+    assert "dropped" not in counts
+    at = [row for row in cut["input_ids"] if len(row) == MAX_LENGTH]
+    assert counts.get("truncated", 0) == sum(row[-1] != EOS for row in at)
+
+
+def test_a_column_of_another_kind_has_a_total_only() -> None:
+    from datasets import Dataset, Features, Sequence, Value
+
+    features = Features({"input_ids": Sequence(Value("int64"), length=3)})
+    fixed = Dataset.from_dict({"input_ids": [[1, 2, 3], [4, 5, 6]]}, features=features)
+    assert count_rows(fixed, 3, "keep_start") == {"total": 2}

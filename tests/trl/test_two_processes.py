@@ -16,6 +16,7 @@ import pytest
 from akka_otel_callbacks.common import names
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import Point
+from tests.trl.expected import LOSS_DIGITS
 from tests.trl.trainings import REWARDS
 
 ROOT = Path(__file__).parents[2]
@@ -23,13 +24,19 @@ Found = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def sink() -> Iterator[OtlpSink]:
+def sink(form: str) -> Iterator[OtlpSink]:
     with otlp_sink() as opened:
         yield opened
 
 
+@pytest.fixture(scope="module", params=["replicated", "sharded"])
+def form(request: pytest.FixtureRequest) -> str:
+    """How the model is on the two processes: by DDP or by FSDP2."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def found(sink: OtlpSink, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(form: str, sink: OtlpSink, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each rank wrote."""
     folder = tmp_path_factory.mktemp("ranks")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv_backend=c10d"]
@@ -40,7 +47,7 @@ def found(sink: OtlpSink, tiny_model: str, tmp_path_factory: pytest.TempPathFact
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        [*torchrun, "--rdzv_endpoint=127.0.0.1:0", "-m", "tests.trl.two_processes", str(folder), tiny_model],
+        [*torchrun, "--rdzv_endpoint=127.0.0.1:0", "-m", "tests.trl.two_processes", str(folder), tiny_model, form],
         env=environment,
         cwd=ROOT,
         capture_output=True,
@@ -52,9 +59,10 @@ def found(sink: OtlpSink, tiny_model: str, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "SFT"])
-def test_the_training_is_the_same_and_no_collective_is_added(kind: str, found: Found) -> None:
+def test_the_training_is_the_same_and_no_collective_is_added(kind: str, form: str, found: Found) -> None:
     for rank in found:
         plain, watched = rank[kind]["plain"], rank[kind]["watched"]
+        assert ("FSDP" in watched["class"]) == (form == "sharded")
         assert sum(plain["collectives"].values()) > 0, "no collective was counted at all"
         assert watched["collectives"] == plain["collectives"]
         assert watched["parameters"] == plain["parameters"]
@@ -123,3 +131,63 @@ def check_throughput(sink: OtlpSink, throughput: Any, duration: Any, tokens: flo
     assert steps.count == 2
     candidates = [tokens / seconds / 2 for seconds in (steps.min, steps.max)]
     assert any(last(sink, throughput).value == pytest.approx(candidate) for candidate in candidates)
+
+
+# -- losses: each process knows its own, and the trainer's log their mean
+
+
+def of_all(found: Found, case: int, step: int) -> float:
+    """The loss of a step: the mean over the processes of the sums over their micro-batches."""
+    return float(np.mean([np.sum(rank["losses"][case]["losses"][str(step)]) for rank in found]))
+
+
+def test_a_loss_is_that_of_all_processes(found: Found) -> None:
+    published = found[0]["losses"][0]
+    assert {event for event, *_ in published["shown"]} >= {"step", "log"}
+    for event, step, loss, norm, *nonfinite in published["shown"]:
+        if event == "log":
+            assert loss == pytest.approx(of_all(found, 0, step), rel=1e-5, abs=LOSS_DIGITS)
+            assert norm == pytest.approx(published["row_norms"][str(step)], rel=1e-5)
+        else:
+            assert loss is None, "this process does not know it yet"
+        assert nonfinite == [0, 0]
+    assert not found[1]["losses"][0]["shown"]
+
+
+def replicated(form: str) -> None:
+    if form != "replicated":
+        pytest.skip("the rule is the same")
+
+
+def test_an_intervals_loss_is_shown_where_it_is_logged_and_on_no_other_step(form: str, found: Found) -> None:
+    replicated(form)
+    for event, step, loss, norm, *_ in found[0]["losses"][1]["shown"]:
+        mean = np.mean([of_all(found, 1, step - 1), of_all(found, 1, step)]) if event == "log" else None
+        assert loss == (pytest.approx(mean, rel=1e-5, abs=LOSS_DIGITS) if mean is not None else None)
+        assert norm is not None, "of every step, whatever is logged"
+
+
+@pytest.mark.parametrize(
+    ("case", "absent", "counted"),
+    [
+        pytest.param(2, {2}, [1, 1], id="of the first process"),
+        pytest.param(3, {2}, [0, 1], id="of the second, which only the common norm shows"),
+        pytest.param(4, {2}, [1, 1], id="within an interval"),
+        pytest.param(5, {2, 3, 4}, [1, 1], id="of the second, not filtered: transformers logs NaN from then on"),
+    ],
+)
+def test_no_logged_mean_stands_in_for_a_nan(
+    case: int, absent: set[int], counted: list[int], form: str, found: Found
+) -> None:
+    replicated(form)
+    shown = found[0]["losses"][case]["shown"]
+    logged = {step: loss for event, step, loss, *_ in shown if event == "log"}
+    assert {step for step, loss in logged.items() if loss is None} == absent
+    every = len(logged) == 4
+    for step, loss in logged.items():
+        if step not in absent:
+            wanted = (
+                of_all(found, case, step) if every else np.mean([of_all(found, case, at) for at in (step - 1, step)])
+            )
+            assert loss == pytest.approx(wanted, rel=1e-5, abs=LOSS_DIGITS)
+    assert shown[-1][4:] == counted

@@ -303,3 +303,28 @@ def test_only_numbers_come_out_of_whatever_goes_in(row: Row, weights: Mapping[st
 def test_what_is_not_in_a_row_is_not_in_its_figures(row: Row) -> None:
     found = given_fields(rl_step({key: value for key, value in row.items() if key not in RL.values()}))
     assert not set(found) & (set(RL) - {"clip_ratio", "clip_ratio_high", "completion_length"})
+
+
+@pytest.mark.parametrize("prefix", ["eval", "eval_near", "test", "eval_nll"])
+def test_an_evaluations_own_figures_are_told_from_the_users_metrics(prefix: str) -> None:
+    metrics = {
+        f"{prefix}_nll_runtime": 77.0,
+        f"{prefix}_nll_loss": 78.0,
+        f"{prefix}_a_samples_per_second": 79.0,
+        f"{prefix}_loss": 1.5,
+        f"{prefix}_runtime": 2.5,
+        f"{prefix}_samples_per_second": 3.5,
+        "eval_entropy": 4.5,
+        "epoch": 1.0,
+    }
+    assert (eval_loss(metrics), eval_runtime_s(metrics)) == (1.5, 2.5)
+
+
+def test_the_mean_of_a_step_is_weighted_by_what_its_micro_batches_count() -> None:
+    values = {"entropy": [1.0, 4.0], "kl": [1.0], "clip_ratio/region_mean": [0.5, 0.0], "grad_norm": 2.0}
+    step = rl_step(values, counts={"tokens": [30, 10], "ratios": [4, 4]})
+    assert (step.entropy, step.kl, step.clip_ratio, step.grad_norm) == (1.75, 1.0, 0.25, 2.0)
+    assert rl_step({"entropy": [1.0, 0.0]}, counts={"tokens": [30, 0]}).entropy == 1.0
+    assert rl_step({"entropy": [0.0, 0.0]}, counts={"tokens": [0, 0]}).entropy is None
+    assert rl_step(values, counts={"tokens": None}).entropy == 2.5
+    assert sft_step({"mean_token_accuracy": [0.5, 0.0]}, [1, 3]).token_accuracy == 0.125

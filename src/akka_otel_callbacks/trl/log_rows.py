@@ -43,9 +43,8 @@ class LogRows:
     def follow(self, step: Step) -> None:
         """Takes note of a translated step."""
         self._step = step
-        loss, norm = number(getattr(step, "loss", None)), number(step.grad_norm)
-        # Another process's NaN shows in the common gradient only, and the filter hides it from the row.
-        self._loss_is_spoilt |= _is_broken(loss) or (self._nan_filter and _is_broken(norm))
+        self._loss_is_spoilt |= _is_broken(number(getattr(step, "loss", None)))
+        self._check_norm(step)
 
     def addition(self, row: Mapping[str, Any]) -> Step | None:
         """The figures of the row that the latest step has not; None before the first step."""
@@ -56,8 +55,13 @@ class LogRows:
             if getattr(self._step, own.name) not in (None, {}):
                 setattr(step, own.name, None)
         if "loss" in row:
+            self._check_norm(step)  # of a sharded gradient only the row has it
             self._check_loss(step)
         return step
+
+    def _check_norm(self, step: Step) -> None:
+        """Another process's NaN shows in the common gradient only, and the filter hides it from the row's loss."""
+        self._loss_is_spoilt |= self._nan_filter and _is_broken(number(step.grad_norm))
 
     def _check_loss(self, step: Step) -> None:
         """Drops the loss of an interval that had a NaN in it. Without the filter transformers never gets rid of it: the
