@@ -1,8 +1,9 @@
-"""What verl's driver hands to the processes of a job, and that they name the same run."""
+"""What verl's driver hands to the processes of a job. `e2e/test_jobs.py` has jobs that Ray runs."""
 
 from __future__ import annotations
 
 import json
+import os
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -11,21 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import RunIdentity
-from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.verl import environment, run
 
 CONFIG = {
     "trainer": {"logger": ["console", "akka_otel"]},
     "actor_rollout_ref": {"model": {"path": "org/model"}, "actor": {"optim": {"lr": 1e-6}}, "rollout": {"n": 8}},
     "algorithm": {"adv_estimator": "grpo"},
 }
-RUN_ID = names.ATTR_RUN_ID.name
+RUN_ID, ATTEMPT = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
+SERVICE = names.ATTR_SERVICE_NAME.name
+SECRETS = ("AKKA_HTTP_TOKEN", "AKKA_LICENSE_KEY", "AKKAOTEL", "AKKA_", "MY_OTEL_KEY")
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Any:
+def _no_run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in [name for name in os.environ if name.startswith(environment.PREFIXES)]:
+        monkeypatch.delenv(name)
     yield
-    environment.forget()
+    run.end()
+    environment._handed_to_job.clear()
+    environment._launched.clear()
 
 
 @pytest.fixture
@@ -44,54 +50,75 @@ def start(ray: Any, config: Any, **kwargs: Any) -> dict[str, Any]:
     return ray.started[-1][1]
 
 
-@pytest.mark.parametrize(
-    ("loggers", "expected"),
-    [("akka_otel", True), (["console", "akka_otel"], True), (["console"], False), ("console", False), (None, False)],
-)
-def test_a_run_asks_by_its_loggers(loggers: Any, expected: bool) -> None:
-    assert environment.asks({"trainer": {"logger": loggers}}) is expected
+def variables(ray: Any, **env_vars: str) -> dict[str, str]:
+    """The job's variables where the user gives it some."""
+    return start(ray, CONFIG, runtime_env={"env_vars": env_vars})["runtime_env"]["env_vars"]
 
 
-def test_the_driver_hands_on_identity_settings_and_trace(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_hands_on_settings_and_trace(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")
     monkeypatch.setenv("TRACEPARENT", "00-1-2-01")
     monkeypatch.setenv("AKKA_OTEL_DIR", "/shared")
     monkeypatch.setenv("UNRELATED", "stays here")
-    variables = start(ray, CONFIG)["runtime_env"]["env_vars"]
-    run = variables.pop(environment.RUN_VARIABLE)
-    assert variables == {
+    given = start(ray, CONFIG)["runtime_env"]["env_vars"]
+    assert environment.is_active(given)
+    del given[environment.RUN_VARIABLE]
+    assert given == {
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization=secret",
         "TRACEPARENT": "00-1-2-01",
         "AKKA_OTEL_DIR": "/shared",
     }
-    handed_on = environment.forwarded({environment.RUN_VARIABLE: run})
-    assert handed_on[RUN_ID] == environment.identity(CONFIG, {}).run_id
-    assert handed_on[names.ATTR_RUN_METHOD.name] == "GRPO"
 
 
-def test_what_is_true_of_one_process_or_pod_stays_with_it(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("K8S_POD_NAME", "driver")
-    monkeypatch.setenv("NODE_NAME", "node")
-    monkeypatch.setenv(
-        "OTEL_RESOURCE_ATTRIBUTES",
-        "team=red,k8s.pod.name=driver,k8s.container.name=c,host.name=h,service.instance.id=i",
-    )
-    variables = start(ray, CONFIG)["runtime_env"]["env_vars"]
-    assert "driver" not in json.dumps(variables)
-    assert variables.keys() == {environment.RUN_VARIABLE}
-    handed_on = environment.forwarded(variables)
-    assert handed_on["team"] == "red"
-    assert not any(name.startswith(environment.OWN) for name in handed_on)
+def test_the_trainers_process_and_not_the_driver_says_who_the_run_is(ray: Any) -> None:
+    """A second training of the driver may find Ray still up, with what the first one handed on."""
+    handed_on = environment.forwarded(start(ray, CONFIG)["runtime_env"]["env_vars"])
+    assert not {RUN_ID, ATTEMPT, names.ATTR_RUN_METHOD.name, names.ATTR_RUN_LEARNING_RATE.name} & handed_on.keys()
+    assert not run.is_known()
 
 
-def test_a_worker_names_the_drivers_run_and_its_own_pod(ray: Any) -> None:
-    variables = start(ray, CONFIG)["runtime_env"]["env_vars"]
-    driver = environment.identity(CONFIG, {})
-    environment.forget()  # the worker is another process
-    worker = environment.identity(None, {**variables, "OTEL_RESOURCE_ATTRIBUTES": f"k8s.pod.name=mine,{RUN_ID}=other"})
-    assert worker.attributes[names.ATTR_K8S_POD_NAME.name] == "mine"
-    shared = {name: value for name, value in driver.attributes.items() if not name.startswith(environment.OWN)}
-    assert shared.items() <= worker.attributes.items()
+@pytest.mark.parametrize("name", SECRETS)
+def test_variables_of_other_programs_stay_where_they_are(name: str, ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "secret")
+    assert "secret" not in json.dumps(start(ray, CONFIG))
+
+
+def test_empty_variables_do_not_hide_those_of_a_node(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "AKKA_OTEL_DIR", "TRACEPARENT", "OTEL_SERVICE_NAME"):
+        monkeypatch.setenv(name, "")
+    assert start(ray, CONFIG)["runtime_env"]["env_vars"].keys() == {environment.RUN_VARIABLE}
+
+
+OWN = (
+    "k8s.pod.name k8s.pod.uid k8s.pod.ip k8s.node.name k8s.node.uid k8s.container.name k8s.container.restart_count "
+    "host.name host.id process.pid container.id container.image.name service.instance.id os.type device.id "
+    "cloud.availability_zone cloud.resource_id"
+).split()
+JOB_WIDE = (
+    "k8s.cluster.name k8s.cluster.uid k8s.namespace.name k8s.job.name cloud.region cloud.provider cloud.account.id "
+    "deployment.environment.name service.version service.namespace team hostile podium"
+).split()
+
+
+def test_what_is_true_of_one_process_pod_or_node_stays_with_it(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("K8S_POD_NAME", "of-driver")
+    monkeypatch.setenv("NODE_NAME", "of-driver")
+    own = [f"{name}=of-driver" for name in OWN]
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", ",".join([*own, *(f"{name}=shared" for name in JOB_WIDE)]))
+    given = start(ray, CONFIG)["runtime_env"]["env_vars"]
+    assert "of-driver" not in json.dumps(given)
+    assert given.keys() == {environment.RUN_VARIABLE}
+    handed_on = environment.forwarded(given)
+    assert dict.fromkeys(JOB_WIDE, "shared").items() <= handed_on.items()
+
+
+def test_a_worker_knows_its_own_place_better_than_the_driver(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.job.name=driver,k8s.cluster.name=c,team=red")
+    given = start(ray, CONFIG)["runtime_env"]["env_vars"]
+    own = "k8s.pod.name=mine,k8s.job.name=worker,team=blue"
+    worker = run.identity(None, {**given, "OTEL_RESOURCE_ATTRIBUTES": own}).attributes
+    assert (worker["k8s.pod.name"], worker["k8s.job.name"]) == ("mine", "worker")
+    assert (worker["k8s.cluster.name"], worker["team"]) == ("c", "red")
 
 
 def test_what_the_user_gives_ray_stays(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +130,26 @@ def test_what_the_user_gives_ray_stays(ray: Any, monkeypatch: pytest.MonkeyPatch
     assert kwargs["runtime_env"]["env_vars"]["OTEL_SERVICE_NAME"] == "theirs"
     assert kwargs["runtime_env"]["env_vars"]["A"] == "1"
     assert given_env == {"env_vars": {"OTEL_SERVICE_NAME": "theirs", "A": "1"}, "working_dir": "/w"}
+
+
+def trainer(environ: dict[str, str]) -> dict[str, Any]:
+    """Who the run is to a process of the job with these variables."""
+    run.end()
+    run._trained.clear()
+    return dict(run.identity(CONFIG, environ).attributes)
+
+
+def test_the_users_variables_win_over_the_drivers(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "drivers")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=drivers,{ATTEMPT}=2,team=red")
+    theirs = trainer(
+        variables(ray, OTEL_SERVICE_NAME="theirs", OTEL_RESOURCE_ATTRIBUTES=f"{RUN_ID}=theirs,{ATTEMPT}=7")
+    )
+    assert (theirs[RUN_ID], theirs[ATTEMPT], theirs[SERVICE], theirs["team"]) == ("theirs", 7, "theirs", "red")
+    named = trainer(variables(ray, OTEL_RESOURCE_ATTRIBUTES=f"{SERVICE}=theirs"))
+    assert (named[RUN_ID], named[ATTEMPT], named[SERVICE]) == ("drivers", 2, "theirs")
+    drivers = trainer(variables(ray))
+    assert (drivers[RUN_ID], drivers[ATTEMPT], drivers[SERVICE]) == ("drivers", 2, "drivers")
 
 
 def test_ray_is_not_given_what_the_submitted_job_has_already(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +165,14 @@ def test_a_job_that_does_not_ask_is_left_alone(ray: Any, config: Any) -> None:
     assert start(ray, config, num_gpus=1) == {"num_gpus": 1}
 
 
+def test_a_job_of_which_everything_is_switched_off_knows_that(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AKKA_OTEL_DISABLE", "1")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
+    assert start(ray, CONFIG)["runtime_env"]["env_vars"] == {"AKKA_OTEL_DISABLE": "1"}
+
+
 def test_a_failure_starts_ray_as_it_was_asked_to(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "to_forward", lambda *_: 1 / 0)
+    monkeypatch.setattr(environment, "to_launch", lambda *_: 1 / 0)
     assert start(ray, CONFIG, num_gpus=1) == {"num_gpus": 1}
     assert len(ray.started) == 1
 
@@ -134,32 +187,20 @@ def test_an_error_of_rays_own_is_the_users(ray: Any) -> None:
         start(ray, CONFIG)
 
 
-def test_another_run_of_the_same_process_has_another_id() -> None:
-    first = environment.identity(CONFIG, {}).run_id
-    assert environment.identity(CONFIG, {}).run_id == first
-    environment.forget()
-    assert environment.identity(CONFIG, {}).run_id != first
-
-
-def test_a_configuration_of_hydra_says_what_a_plain_one_says() -> None:
-    omegaconf = pytest.importorskip("omegaconf", reason="comes with verl")
-    unset = {**CONFIG, "reward": {"model": "???"}}
-    config = omegaconf.OmegaConf.create(unset)
-    assert environment.asks(config)
-    assert environment.identity(config, {}).attributes == environment.identity(unset, {}).attributes
-
-
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_any_attribute_survives_the_way(attributes: dict[str, str]) -> None:
-    run = RunIdentity({RUN_ID: "r", **attributes})
-    shared = {name: value for name, value in run.attributes.items() if not name.startswith(environment.OWN)}
-    assert environment.forwarded(environment.to_forward(run, {})) == shared
+    shared = {name: value for name, value in attributes.items() if not name.startswith(environment.OWN)}
+    assert environment.forwarded({environment.RUN_VARIABLE: environment.written(attributes)}) == shared
+
+
+def test_what_is_no_utf_8_is_replaced() -> None:
+    (value,) = environment.forwarded({environment.RUN_VARIABLE: environment.written({"team": "r\udce9d"})}).values()
+    assert value == "r?d"
 
 
 @given(st.text())
-def test_any_value_of_the_variable_is_read(value: str) -> None:
-    assert all(
-        isinstance(text, str)
-        for pair in environment.forwarded({environment.RUN_VARIABLE: value}).items()
-        for text in pair
-    )
+def test_any_value_of_the_variables_is_read(value: str) -> None:
+    for variable in (environment.RUN_VARIABLE, environment.ATTRIBUTES):
+        environ = {variable: value, environment.SERVICE: value}
+        handed_on = environment.forwarded(environment.to_launch(environ, {}))
+        assert all(isinstance(text, str) for pair in handed_on.items() for text in pair)

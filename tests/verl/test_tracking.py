@@ -16,7 +16,7 @@ from verl.utils import tracking as verl_tracking
 
 from akka_otel_callbacks.common import guard, names
 from akka_otel_callbacks.common.memory import Held, Peak, Phase, StepMemory
-from akka_otel_callbacks.verl import backend, environment, memory, plugin, tracking
+from akka_otel_callbacks.verl import backend, environment, memory, plugin, run, tracking
 from akka_otel_callbacks.verl.batches import INBOX
 from akka_otel_callbacks.verl.rollouts import Rollouts
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
@@ -36,7 +36,8 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpSink]:
         "WORLD_SIZE",
     ):
         monkeypatch.delenv(name, raising=False)
-    environment.forget()
+    run.end()
+    tracking._open_ones.clear()
     guard.failures.clear()
     INBOX.take(None)
     with otlp_sink() as receiver:
@@ -45,7 +46,8 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpSink]:
         tracking.install(verl_tracking)
         yield receiver
     INBOX.listening = False
-    environment.forget()
+    run.end()
+    tracking._open_ones.clear()
 
 
 def make(config: Any = RL, logger: Any = ("akka_otel",)) -> Any:

@@ -31,12 +31,14 @@ class Recipe:
         program: the module that verl would be started with.
         settings: what differs from the loop's common settings.
         rollout_devices: logical devices that the rollout has beside the workers' own.
+        environ: variables that its processes need.
     """
 
     about: str
     program: str
     settings: Settings = field(default_factory=dict)
     rollout_devices: int = 0
+    environ: Mapping[str, str] = field(default_factory=dict)
     launcher: Launcher = Launcher.PYTHON
 
     @property
@@ -60,6 +62,8 @@ _SEPARATE = {
     "actor_rollout_ref.rollout.checkpoint_engine.backend": "file",
     "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module": "verl_cpu.weights",
 }
+_QUIET = {"VERL_LOGGING_LEVEL": "WARN"}
+"""verl 0.9.1 ends separate_async by a mistake in a line that it logs at INFO."""
 _EXPERIMENTAL = {
     **_SEPARATE,
     "hydra.searchpath": ["pkg://verl.trainer.config"],
@@ -97,6 +101,7 @@ RECIPES: Mapping[str, Recipe] = {
             "actor_rollout_ref.hybrid_engine": False,
         },
         rollout_devices=1,
+        environ=_QUIET,
     ),
     "one-step-off": Recipe(
         "GRPO, the rollout one step ahead of the trainer",

@@ -67,7 +67,7 @@ def train(
     made = assets.make(directory / "assets")
     chosen = settings(recipe, made, directory, workers=workers, steps=steps, loggers=list(loggers))
     with ExitStack() as ends_with_run:
-        environ = {**environ, **ENVIRONMENT, "VERL_CPU_WEIGHTS": str(directory / "weights")}
+        environ = {**environ, **ENVIRONMENT, **recipe.environ, "VERL_CPU_WEIGHTS": str(directory / "weights")}
         environ["RAY_TMPDIR"] = ends_with_run.enter_context(_ray_directory())
         if recipe.launcher is Launcher.CLUSTER and "RAY_ADDRESS" not in environ:
             environ["RAY_ADDRESS"] = ends_with_run.enter_context(cluster(workers, environ))

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from akka_otel_callbacks.cli.output import stdout
 from akka_otel_callbacks.cli.probe import Answer, probe
+from akka_otel_callbacks.cli.verl_checks import findings
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target, select

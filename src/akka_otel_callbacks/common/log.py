@@ -33,6 +33,12 @@ def show_to_people() -> None:
         logger.propagate = False  # a root handler that the program installs later would print each line twice
 
 
+def show_infos() -> None:
+    """Shows the lines from info upwards where an engine's root logger hides them, and not a person's own choice."""
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
 def _others() -> bool:
     """Whether the program has handlers that our lines reach."""
     own = [handler for handler in logger.handlers if not isinstance(handler, _ToPeople)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -271,4 +272,5 @@ def _announce(targets: Sequence[Target], reason_none: str) -> None:
         logger.info("no figures are exported: %s", reason_none)
     for target in targets:
         look = f"; look with `akka-otel show {target.path.parent}`" if target.path else ""
-        logger.info("figures go to %s (%s)%s", target, target.reason, look)
+        here = f" on {socket.gethostname()}" if target.path or target.kind == "prometheus" else ""
+        logger.info("figures go to %s (%s)%s%s", target, target.reason, look, here)

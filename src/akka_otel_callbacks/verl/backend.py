@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from typing import Any
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import show_infos
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.verl import environment, worker
+from akka_otel_callbacks.verl import run, worker
+from akka_otel_callbacks.verl.checkpoints import Keeper
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.gathering import Gatherer
 from akka_otel_callbacks.verl.inbox import INBOX
-from akka_otel_callbacks.verl.settings import devices, get, is_rl
+from akka_otel_callbacks.verl.settings import devices, is_rl
 from akka_otel_callbacks.verl.sft import UpdateClock, find_trainer
 from akka_otel_callbacks.verl.translation import LogCall, translation_for
+from akka_otel_callbacks.verl.unseen import Unseen
 from akka_otel_callbacks.verl.vocabulary import RL_STEP_KEY
 
 
@@ -32,11 +37,16 @@ class Backend:
         self._translation = translation_for(config, getattr(verl, "__version__", ""))
         self._clock = UpdateClock()
         self._memory = Gatherer(config)
+        self._unseen = Unseen(config)
         self._finished = False
+        self._pid = os.getpid()
         self._is_killed = get(config, "async_training") is not None  # fully_async ends its actor with SIGKILL
-        self._telemetry = Telemetry.start(environment.identity(config), self._translation.step_type)
+        show_infos()  # verl sets the root logger to warnings
+        self._telemetry = Telemetry.start(run.identity(config), self._translation.step_type)
+        self._checkpoints = Keeper(config, run.attempt(config))
         if self._telemetry.recording:
             self._watch(config)
+            self._checkpoints.start()
         atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
 
     @guarded
@@ -47,6 +57,8 @@ class Backend:
             return
         memory = self._memory.gather(row) if self._telemetry.recording else None
         rollouts = INBOX.take(number(row.get(RL_STEP_KEY)))
+        if self._telemetry.recording:
+            self._unseen.watch(row, rollouts)
         call = LogCall(self._translation, row, int(step), rollouts, self._clock.read(), memory)
         self._telemetry.capture(call, step=True)
         if self._is_killed:
@@ -55,14 +67,15 @@ class Backend:
     @guarded
     def finish(self, error: BaseException | None = None) -> None:
         """Ends the run's telemetry. Finishing twice is finishing once."""
-        if self._finished:
+        if self._finished or os.getpid() != self._pid:  # a forked child is not the run's end
             return
         self._finished = True
         atexit.unregister(self.finish)
         INBOX.listening = False
+        self._checkpoints.close()
         worker.flush_workers()
         self._telemetry.close(error)
-        environment.forget()
+        run.end()
 
     @guarded
     def _watch(self, config: Any) -> None:

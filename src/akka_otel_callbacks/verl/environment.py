@@ -1,7 +1,10 @@
 """Carries the run's identity, its exporter settings and its trace from verl's driver to the processes of the job.
 
-A Ray cluster that runs already gives nothing of the driver's environment to a job's processes, so the driver hands it
-to `ray.init`. The hook runs in every process of verl: its module imports nothing heavy.
+A Ray cluster that runs already gives nothing of the driver's environment to a job's processes. So the driver hands it
+to `ray.init`, and to the actors that it makes where Ray was there before. Who the run is, its trainer's process says:
+it hands that to the actors which it makes. Actors made by an actor inherit both.
+
+The hooks run in every process of verl: this module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -9,37 +12,62 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
+from akka_otel_callbacks.common.switches import EVERYTHING, is_off
+from akka_otel_callbacks.verl.config import asks, calling_config
 from akka_otel_callbacks.verl.importhook import wrap
 
-if TYPE_CHECKING:
-    from akka_otel_callbacks.common.identity import RunIdentity
-
-LOGGER = "akka_otel"
 RUN_VARIABLE = "AKKA_OTEL_RUN"
-"""Set in every process of a run that asked for `akka_otel`: the run's identity, written as OTEL_RESOURCE_ATTRIBUTES."""
+"""Set in every process of a run that asked for `akka_otel`: what is known of the run's identity, written as
+OTEL_RESOURCE_ATTRIBUTES."""
 
-PREFIXES = ("OTEL_", "AKKA_")
+PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
-SUPERSEDED = ("OTEL_RESOURCE_ATTRIBUTES", RUN_VARIABLE)
+ATTRIBUTES, SERVICE = "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME"
+SUPERSEDED = (ATTRIBUTES, RUN_VARIABLE)
 """The identity has what the first one says; where it stands in a worker's own environment, it says where that is."""
-OWN = ("k8s.", "host.", "process.", "container.", "service.instance.")
+
+OWN = (
+    "k8s.pod.",
+    "k8s.node.",
+    "k8s.container.",
+    "host.",
+    "os.",
+    "device.",
+    "process.",
+    "container.",
+    "service.instance.",
+    "cloud.availability_zone",
+    "cloud.resource_id",
+    "aws.ecs.task.",
+    "aws.ecs.container.",
+)
 """How attributes begin that are true of one process only, or of one pod or node. They are never handed on."""
+PLACE = ("k8s.", "cloud.", "aws.", "azure.", "gcp.")
+"""How further attributes begin that say where a process is. What a process knows of its own place wins."""
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Where `ray job submit` puts the job's runtime environment. `ray.init` refuses a variable that it already has."""
+LAUNCHER, LAUNCHED = "run_ppo", "TaskRunner"
+"""verl's function that starts a training, and its name for the actor that then is the trainer's process."""
 
-_generated_run_id: str | None = None
-_generating = threading.Lock()
+_handed_to_job: set[str] = set()
+"""The variables that the job has from here, and not from the user."""
+_launched: Counter[str | None] = Counter()
+"""Trainings that this process started of each run that the user gave a name."""
 
 
 def install(ray: ModuleType) -> None:
-    wrap(ray, "init", _forwarding)
+    wrap(ray, "init", _forwarding, copies=False)  # a copy's job is noticed when verl makes its first actor
+
+
+def install_actors(ray_actor: ModuleType) -> None:
+    wrap(ray_actor.ActorClass, "_remote", _handing_on)
 
 
 def is_active(environ: Mapping[str, str] = os.environ) -> bool:
@@ -47,78 +75,76 @@ def is_active(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get(RUN_VARIABLE))
 
 
-def asks(config: Any) -> bool:
-    """Whether a configuration of verl names `akka_otel` among its loggers."""
-    from akka_otel_callbacks.verl.settings import get
-
-    loggers = get(config, "trainer.logger", ())
-    return LOGGER in ([loggers] if isinstance(loggers, str) else list(loggers))
-
-
-def calling_config() -> Any:
-    """verl's configuration, from the functions that are being called: verl hands it to none of the things that are
-    hooked here, and its programs run as `__main__`, where no import hook sees them. None where there is none."""
-    from akka_otel_callbacks.verl.settings import get
-
-    candidates = (frame.f_locals.get("config") for frame in _frames())
-    return next((config for config in candidates if get(config, "trainer.logger") is not None), None)
-
-
-def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentity:
-    """Who the run is: the same run in verl's driver, its task runner and every worker.
-
-    Args:
-        config: verl's configuration; None in a worker, which has the identity from the driver.
-        environ: the process's environment.
-    """
-    from akka_otel_callbacks.common.identity import identify
-    from akka_otel_callbacks.verl.settings import run_attributes
-
-    engine = {} if config is None else run_attributes(_plain(config))
-    return identify(environ, engine=engine, arguments=forwarded(environ), run_id=_run_id())
-
-
-def adopt(run_id: str) -> None:
-    """Takes the ID that another process generated for the run."""
-    global _generated_run_id
-    with _generating:
-        _generated_run_id = run_id
-
-
-def forget() -> None:
-    """Ends the run in this process; another one that it begins gets an ID of its own."""
-    global _generated_run_id
-    with _generating:
-        _generated_run_id = None
-
-
-def _run_id() -> str:
-    from akka_otel_callbacks.common.identity import generated_run_id
-
-    global _generated_run_id
-    with _generating:
-        _generated_run_id = _generated_run_id or generated_run_id("verl")
-        return _generated_run_id
+def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether everything is switched off. The word `akka_otel` among the loggers is then taken, and does nothing."""
+    return is_off(EVERYTHING, environ)
 
 
 def forwarded(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The identity that the driver handed on, by attribute name; empty in any other process."""
-    pairs = (pair.partition("=") for pair in environ.get(RUN_VARIABLE, "").split(",") if pair)
-    return {unquote(name): unquote(value) for name, _, value in pairs}
+    """The attributes that another process handed on, by name; empty where none did. The place of this process is its
+    own."""
+    handed_on = _parsed(environ.get(RUN_VARIABLE, ""))
+    own = {name for name in _parsed(environ.get(ATTRIBUTES, "")) if name.startswith(PLACE)} if handed_on else set()
+    return {name: value for name, value in handed_on.items() if name not in own}
 
 
-def to_forward(run: RunIdentity, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for the processes of a job, without those that its runtime environment gives them anyway."""
-    shared = {name: value for name, value in environ.items() if name.startswith(PREFIXES) or name in TRACE}
-    pairs = (f"{quote(name)}={quote(str(value))}" for name, value in run.attributes.items() if not name.startswith(OWN))
-    given = _given_to_job(environ)
-    variables = {**{name: shared[name] for name in shared.keys() - SUPERSEDED}, RUN_VARIABLE: ",".join(pairs)}
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that choose the exporters and name the trace. An empty one is as good as none."""
+    chosen = {name: value for name, value in environ.items() if name.startswith(PREFIXES) or name in TRACE}
+    return {name: value for name, value in chosen.items() if value and name not in SUPERSEDED}
+
+
+def written(attributes: Mapping[str, Any]) -> str:
+    """Attributes as the value of the variable, without those that are true of this process only."""
+    shared = {name: value for name, value in attributes.items() if not name.startswith(OWN)}
+    return ",".join(f"{_quoted(name)}={_quoted(value)}" for name, value in shared.items())
+
+
+def _quoted(text: Any) -> str:
+    return quote(str(text), errors="replace")  # what is no UTF-8 in the environment cannot be sent
+
+
+def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The variables for the process that is to train, which will say by itself who the run is.
+
+    Args:
+        environ: the driver's.
+        given: the variables that the user gives the job's processes, which win.
+    """
+    if is_disabled(environ):
+        return {EVERYTHING: "1"}
+    from akka_otel_callbacks.common import names
+    from akka_otel_callbacks.common.identity import said
+
+    both = _joined(environ, given)
+    known: dict[str, Any] = {names.ATTR_RUN_ENGINE.name: names.RunEngine.VERL, **forwarded(environ)}
+    known |= _parsed(both[ATTRIBUTES])
+    if both.get(SERVICE):
+        known[names.ATTR_SERVICE_NAME.name] = both[SERVICE]
+    attempt = known.pop(names.ATTR_RUN_ATTEMPT.name, None) and said(names.ATTR_RUN_ATTEMPT, both)
+    if earlier := _launched[known.get(names.ATTR_RUN_ID.name)]:  # of this run, so that one attempt is not two
+        attempt = (attempt or 1) + earlier
+    if attempt is not None:
+        known[names.ATTR_RUN_ATTEMPT.name] = attempt
+    return {**_not_given(settings(environ), given), RUN_VARIABLE: written(known)}
+
+
+def _joined(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The environment as the job's processes have it, with the driver's own attributes behind what is given."""
+    both = {**environ, **given}
+    both[ATTRIBUTES] = ",".join(source[ATTRIBUTES] for source in (environ, given) if source.get(ATTRIBUTES))
+    if SERVICE not in given and "service.name" in _parsed(given.get(ATTRIBUTES, "")):
+        both.pop(SERVICE, None)  # it would win over the name that is given
+    return both
+
+
+def _not_given(variables: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name not in given}
 
 
-def _given_to_job(environ: Mapping[str, str]) -> Mapping[str, str]:
-    job = json.loads(environ.get(JOB_CONFIG) or "{}")
-    return (job.get("runtime_env") or {}).get("env_vars") or {}
+def _parsed(pairs: str) -> dict[str, str]:
+    split = (pair.partition("=") for pair in pairs.split(",") if "=" in pair)
+    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in split if name.strip()}
 
 
 def _forwarding(init: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,28 +160,87 @@ def _with_variables(kwargs: dict[str, Any]) -> dict[str, Any]:
 
     @guarded
     def forwarded_by_driver() -> dict[str, Any] | None:
-        config = calling_config()
-        if not asks(config):
+        if not asks(calling_config()):
             return None
         runtime_env = dict(kwargs.get("runtime_env") or {})
         chosen = runtime_env.get("env_vars") or {}
-        runtime_env["env_vars"] = {**to_forward(identity(config), os.environ), **chosen}
+        submitted = _submitted(os.environ)
+        ours = _not_given(to_launch(os.environ, {**submitted, **chosen}), submitted)
+        runtime_env["env_vars"] = {**ours, **chosen}
+        _handed_to_job.clear()
+        _handed_to_job.update(ours.keys() - chosen.keys())
         return {**kwargs, "runtime_env": runtime_env}
 
     return forwarded_by_driver() or kwargs
 
 
-def _plain(config: Any) -> Any:
-    """As `Tracking` is given it, so that both say the same of the run; OmegaConf refuses to show an unset value."""
-    if isinstance(config, dict):
-        return config
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_container(config, resolve=True)
+def _submitted(environ: Mapping[str, str]) -> Mapping[str, str]:
+    job = json.loads(environ.get(JOB_CONFIG) or "{}")
+    return (job.get("runtime_env") or {}).get("env_vars") or {}
 
 
-def _frames() -> Iterator[Any]:
+def _handing_on(make: Callable[..., Any]) -> Callable[..., Any]:
+    def _remote(self: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return make(self, args, kwargs, **_with_run(self, options))
+
+    return _remote
+
+
+def _with_run(actor_class: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """An actor's options with what it needs to know of the run; what verl or the user put there stays."""
+    from akka_otel_callbacks.common.guard import guarded
+
+    @guarded
+    def handed_on() -> dict[str, Any] | None:
+        variables = _variables_for(actor_class)
+        if not variables:
+            return None
+        from ray.runtime_env import RuntimeEnv
+
+        runtime_env = dict(options.get("runtime_env") or {})
+        runtime_env["env_vars"] = {**variables, **(runtime_env.get("env_vars") or {})}
+        return {**options, "runtime_env": RuntimeEnv(**runtime_env)}
+
+    return handed_on() or options
+
+
+def _variables_for(actor_class: Any) -> dict[str, str]:
+    """Empty where the actor inherits all of it, and in a run that did not ask."""
+    from akka_otel_callbacks.verl import run
+
+    config = None if run.is_known() else calling_config()
+    if not run.is_known() and not asks(config):
+        return {}
+    if is_disabled():
+        return {EVERYTHING: "1"}
+    from akka_otel_callbacks.common.names import ATTR_RUN_ID
+
+    handed_on = forwarded()
+    given = {} if handed_on else _given_by_user()
+    if _is_launch(actor_class):
+        variables = to_launch(os.environ, given)
+        _launched[forwarded(variables).get(ATTR_RUN_ID.name)] += 1
+        return variables
+    if ATTR_RUN_ID.name in handed_on:
+        return {}
+    variables = {} if handed_on else _not_given(settings(os.environ), given)
+    return {**variables, RUN_VARIABLE: written(run.identity(config).attributes)}
+
+
+def _is_launch(actor_class: Any) -> bool:
+    """Whether the actor is to be the trainer of a run of its own."""
+    name = getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", "")
     frame: Any = sys._getframe(1)
-    while frame is not None:
-        yield frame
+    while frame is not None and frame.f_code.co_name != LAUNCHER:
         frame = frame.f_back
+    return LAUNCHED in name or frame is not None
+
+
+def _given_by_user() -> Mapping[str, str]:
+    """The variables of the job's runtime environment that are not from here."""
+    import ray
+
+    if not ray.is_initialized():
+        return {}
+    variables = ray.get_runtime_context().runtime_env.get("env_vars") or {}
+    return {name: value for name, value in variables.items() if name not in _handed_to_job}

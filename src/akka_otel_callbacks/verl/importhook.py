@@ -9,8 +9,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from akka_otel_callbacks.verl.copies import holders_of, replace_in
+
 AfterImport = Callable[[ModuleType], object]
 WRAPPED = "__akka_otel_wrapped__"
+
+out_of_reach: list[str] = []
+"""Who holds a function as it was before it was wrapped, in words, because it was copied first."""
 
 
 def after_import(hooks: Mapping[str, AfterImport]) -> None:
@@ -21,8 +26,16 @@ def after_import(hooks: Mapping[str, AfterImport]) -> None:
     sys.meta_path.insert(0, _Finder(hooks))  # type: ignore[arg-type]  # importlib.abc takes long to import
 
 
-def wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def wrap(
+    owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]], *, copies: bool = True
+) -> None:
     """Replaces `owner.name` by `around` of it, once: what is wrapped already stays.
+
+    Args:
+        owner: a module, whose functions others may have copied before, or a class.
+        name: of the function.
+        around: makes the replacement.
+        copies: whether a function's copies are replaced, too.
 
     Raises:
         AttributeError: the owner has no such name, as in another version.
@@ -30,9 +43,18 @@ def wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[
     original = getattr(owner, name)
     if WRAPPED in vars(original):
         return
+    may_be_copied = copies and isinstance(owner, ModuleType) and not _is_being_imported(owner)
+    holders = holders_of(original) if may_be_copied else []  # before the wrap, which holds it, too
     wrapped = functools.wraps(original)(around(original))
     setattr(wrapped, WRAPPED, True)
     setattr(owner, name, wrapped)
+    left = [who for holder in holders if (who := replace_in(holder, original, wrapped)) is not None]
+    out_of_reach.extend(f"{owner.__name__}.{name} in {who}" for who in left)
+
+
+def _is_being_imported(module: ModuleType) -> bool:
+    """Whether nobody can have copied a name of it yet."""
+    return bool(getattr(module.__spec__, "_initializing", False))
 
 
 class _Finder:

@@ -2,22 +2,22 @@
 
 verl 0.9 finds it by its `verl.plugins` entry point; 0.6 to 0.8 load it with
 `VERL_USE_EXTERNAL_MODULES=akka_otel_callbacks.verl.plugin`. Every hook does nothing in a run that did not ask for
-`akka_otel`. `AKKA_OTEL_DISABLE=1` leaves verl untouched altogether.
+`akka_otel`. With `AKKA_OTEL_DISABLE=1` only the word is taken, so that the same command trains without telemetry, and
+the job's processes learn of the variable.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.verl.importhook import after_import
+from akka_otel_callbacks.verl.environment import is_disabled
+from akka_otel_callbacks.verl.importhook import after_import, out_of_reach
 
 
 class Hook(NamedTuple):
@@ -28,7 +28,7 @@ class Hook(NamedTuple):
     gives: str
 
 
-LAST = "the last figures of the v0 trainers on a Ray cluster"
+LAST = "the last figures of a trainer that Ray kills at its end"
 ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated share, rollout histograms"
 GROUPS = "groups of the v1 trainers, and terms of a reward model on their devices"
 TERMS = "reward terms and tools of the v1 trainers"
@@ -38,10 +38,13 @@ MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
     Hook("ray", "environment:install", "identity and OTEL_* variables in the workers"),
+    Hook("ray.actor", "environment:install_actors", "identity and OTEL_* variables in the workers"),
     Hook("verl.single_controller.base.worker", "worker:install", "placement of the workers"),
     Hook("verl.single_controller.ray.base", "worker:install_groups", "the last interval of the workers' figures"),
     Hook("verl.trainer.ppo.ray_trainer", "tracking:install_fit", LAST),
     Hook("verl.experimental.one_step_off_policy.ray_trainer", "tracking:install_fit", LAST),
+    Hook("verl.trainer.sft_trainer", "tracking:install_fit", LAST),
+    Hook("verl.trainer.sft_trainer_ray", "tracking:install_fit", LAST),
     Hook("verl.trainer.ppo.metric_utils", "batches:install", ROLLOUTS),
     Hook("verl.trainer.ppo.v1.trainer_base", "batches:install_v1", GROUPS),
     Hook("transfer_queue", "tags:install", TERMS),
@@ -56,18 +59,24 @@ HOOKS = (
     Hook("verl.experimental.agent_loop.agent_loop", "tools:install_worker", TOOLS),
     Hook("vllm.v1.engine.async_llm", "vllm:install", "the run's labels on the rollout servers' own metrics"),
 )
+EVEN_DISABLED = ("verl.utils.tracking", "ray", "ray.actor")
 
 failed: dict[Hook, Exception] = {}
 """Hooks that this verl has no place for, with the reason."""
+bypassed: dict[Hook, list[str]] = {}
+"""Hooks of functions that were copied before the plugin was loaded, and who calls such a copy."""
 
 
 def install(hook: Hook, module: ModuleType) -> None:
     """Runs one hook. A failure costs the hook's figures, never the import that it runs in."""
+    known = len(out_of_reach)
     try:
         ours, function = hook.install.split(":")
         getattr(importlib.import_module(f"akka_otel_callbacks.verl.{ours}"), function)(module)
     except Exception as error:  # noqa: BLE001 - another version of verl may differ in any way
         failed[hook] = error
+    if len(out_of_reach) > known:
+        bypassed[hook] = out_of_reach[known:]
 
 
 def install_all(hooks: Sequence[Hook], module: ModuleType) -> None:
@@ -76,7 +85,7 @@ def install_all(hooks: Sequence[Hook], module: ModuleType) -> None:
 
 
 def warn_of_failed() -> None:
-    """One warning that names what could not be hooked and what is therefore absent."""
+    """A warning that names what could not be hooked, and one that names who goes past a hook, with what is absent."""
     if failed:
         verl = sys.modules.get("verl")
         logger.warning(
@@ -85,8 +94,14 @@ def warn_of_failed() -> None:
             len(failed),
             "; ".join(f"{hook.gives} ({hook.module}: {error})" for hook, error in failed.items()),
         )
+    if bypassed:
+        logger.warning(
+            "modules that were imported before the plugin hold verl's functions where they cannot be replaced; import "
+            "`akka_otel_callbacks.verl.plugin` before them. Absent where these are called: %s",
+            "; ".join(f"{hook.gives} ({', '.join(who)})" for hook, who in bypassed.items()),
+        )
 
 
-if not switches.is_off(switches.EVERYTHING, os.environ):
-    by_module = {name: [hook for hook in HOOKS if hook.module == name] for name, _, _ in HOOKS}
-    after_import({name: functools.partial(install_all, hooks) for name, hooks in by_module.items()})
+wanted = [hook for hook in HOOKS if not is_disabled() or hook.module in EVEN_DISABLED]
+by_module = {name: [hook for hook in wanted if hook.module == name] for name, _, _ in wanted}
+after_import({name: functools.partial(install_all, hooks) for name, hooks in by_module.items()})

@@ -11,6 +11,7 @@ from akka_otel_callbacks.common.identity import settings_sha
 from akka_otel_callbacks.common.metric import Attribute
 from akka_otel_callbacks.common.model_name import model_name
 from akka_otel_callbacks.common.settings import hyperparameters as settings_of
+from akka_otel_callbacks.verl.config import get as get  # other modules have it from here
 
 METHODS: Mapping[str, str] = {"gae": "PPO", "reinforce_plus_plus": "REINFORCE++", "optimal_token_baseline": "OTB"}
 """Advantage estimators whose name is not the method's. Any other goes by its own name in capitals."""
@@ -22,15 +23,6 @@ NO_HYPERPARAMETERS = frozenset(
     " disable_log_stats npu_profile filter_overlong_prompts_workers".split()
 )
 """verl's keys that say nothing of what a run learns, beside those that any engine may have."""
-
-
-def get(config: Any, path: str, default: Any = None) -> Any:
-    """The value at a dotted path, `default` where any part of it is missing or None."""
-    for name in path.split("."):
-        if not hasattr(config, "get"):
-            return default
-        config = config.get(name)
-    return default if config is None else config
 
 
 def is_rl(config: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl import plugin
-from akka_otel_callbacks.verl.environment import LOGGER
+from akka_otel_callbacks.verl.config import LOGGER, backends
+from akka_otel_callbacks.verl.environment import is_disabled
 from akka_otel_callbacks.verl.importhook import wrap
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.verl.backend import Backend
 
-_open_ones: list[Backend] = []
-TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer")
+_open_ones: dict[Backend, weakref.WeakSet[Any]] = {}
+"""What is open in this process, with those of verl's `Tracking` that log to it and are not finished."""
+TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer", "SFTTrainer")
 
 
 def install(tracking: ModuleType) -> None:
@@ -32,8 +35,9 @@ def install(tracking: ModuleType) -> None:
 
 
 def install_fit(ray_trainer: ModuleType) -> None:
-    """The trainers before v1 never finish their `Tracking`, and where the cluster was there before the run, Ray kills
-    their process when the driver goes: no `__del__`, no exit handler. The end of `fit` is the end of the run."""
+    """These trainers never finish their `Tracking`. Where the cluster was there before the run, Ray kills their process
+    when the driver goes: no `__del__`, no exit handler; and in a notebook a failed one lives on in its traceback. The
+    end of `fit` is the end of the run."""
     for name in TRAINERS:
         if hasattr(ray_trainer, name):
             wrap(getattr(ray_trainer, name), "fit", _ending)
@@ -51,25 +55,32 @@ def _opening(init: Callable[..., None]) -> Callable[..., None]:
 
 @guarded
 def _open(tracking: Any, arguments: Mapping[str, Any]) -> None:
-    asked = arguments.get("default_backend", ())
-    if LOGGER in ([asked] if isinstance(asked, str) else asked):
-        from akka_otel_callbacks.verl import batches
-        from akka_otel_callbacks.verl.backend import Backend
+    """A second `Tracking` of the process, such as one for validations, logs to the same run."""
+    if LOGGER not in backends(arguments.get("default_backend")) or is_disabled():
+        return
+    from akka_otel_callbacks.verl import batches
+    from akka_otel_callbacks.verl.backend import Backend
 
+    if not _open_ones:
         guarded(batches.install_main_trainer)()
         plugin.warn_of_failed()
-        tracking.logger[LOGGER] = Backend(arguments.get("config"))
-        _open_ones.append(tracking.logger[LOGGER])
+        _open_ones[Backend(arguments.get("config"))] = weakref.WeakSet()
+    (backend,) = _open_ones
+    _open_ones[backend].add(tracking)
+    tracking.logger[LOGGER] = backend
 
 
 def _closing(finish: Callable[..., None]) -> Callable[..., None]:
+    close, exit_begun, current = _close, sys.is_finalizing, sys.exc_info  # a module may lose its names at the exit
+
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
         failed = kwargs.get("exit_code", args[0] if args else 0) != 0
-        error = sys.exc_info()[1] if failed else None  # verl finishes in a `finally`
+        error = current()[1] if failed else None  # verl finishes in a `finally`
         try:
             finish(self, *args, **kwargs)
         finally:
-            _close(getattr(self, "logger", {}).get(LOGGER), error)
+            if not exit_begun():  # the handlers of the exit, which come before, have ended what was open
+                close(self, error)
 
     return wrapped
 
@@ -97,11 +108,20 @@ def _closed_after() -> Iterator[None]:
         raise
     finally:
         for backend in list(_open_ones):
-            _close(backend, error)
+            _end(backend, error)
 
 
 @guarded
-def _close(backend: Backend | None, error: BaseException | None) -> None:
-    if backend is not None:
-        _open_ones[:] = [other for other in _open_ones if other is not backend]
-        backend.finish(error)
+def _close(tracking: Any, error: BaseException | None) -> None:
+    backend: Any = getattr(tracking, "logger", {}).get(LOGGER)
+    users = _open_ones.get(backend)
+    if users is not None:
+        users.discard(tracking)
+        if not users:
+            _end(backend, error)
+
+
+@guarded
+def _end(backend: Backend, error: BaseException | None) -> None:
+    _open_ones.pop(backend, None)
+    backend.finish(error)

@@ -12,8 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import show_infos
 from akka_otel_callbacks.common.torchrun import agree
-from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.verl import run
+from akka_otel_callbacks.verl.config import asks, calling_config, get
+from akka_otel_callbacks.verl.environment import forwarded, is_active
 from akka_otel_callbacks.verl.importhook import wrap
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 5
 """Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
 FLUSH_TIMEOUT_S = 5.0
+EXPORTERS = "OTEL_METRICS_EXPORTER"
 ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
 """How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
 
@@ -99,6 +103,8 @@ class WorkerProcess:
         identity = _identity(self._config, os.environ)
         if identity is None:
             return
+        if _speaks_for_node(os.environ):
+            show_infos()
         gpus = GpuHealth(_claim(self._config, os.environ) or [])
         telemetry = Telemetry.start(
             identity,
@@ -169,8 +175,8 @@ def _notice(worker: Any) -> None:
     global _process
     if _process is not None:
         return
-    config = None if environment.is_active() else environment.calling_config()
-    if environment.is_active() or environment.asks(config):
+    config = None if is_active() else calling_config()
+    if is_active() or asks(config):
         _process = WorkerProcess(worker, config)
 
 
@@ -192,21 +198,28 @@ def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
     from akka_otel_callbacks.common import names
     from akka_otel_callbacks.common.identity import RunIdentity
 
-    if config is not None:
-        run_id = agree(_rank(environ), lambda: environment.identity(config).run_id)
-        if run_id is None:
-            return None
-        environment.adopt(run_id)
-    run = environment.identity(config)
-    instance = f"{run.run_id}.{run.attempt}.{_name(environ)}"
-    return RunIdentity({**run.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
+    if not (_is_agreed(config, environ) if config is not None else names.ATTR_RUN_ID.name in forwarded(environ)):
+        return None
+    this = run.identity(config)
+    instance = f"{this.run_id}.{this.attempt}.{_name(environ)}"
+    return RunIdentity({**this.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
+
+
+def _is_agreed(config: Any, environ: Mapping[str, str]) -> bool:
+    """Whether this process of torchrun knows the run and its attempt, which rank 0 found out."""
+    from akka_otel_callbacks.common.attempt import Attempt
+
+    told = agree(_rank(environ), lambda: run.attempt(config).to_json())
+    attempt = None if told is None else Attempt.from_json(told)
+    if attempt is not None:
+        run.adopt(attempt)
+    return attempt is not None
 
 
 @guarded
 def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
     """The GPUs that the process holds: as Ray assigned them, or one per process under torchrun."""
     from akka_otel_callbacks.common.gpu.claims import ray_claim, torch_claim
-    from akka_otel_callbacks.verl.settings import get
 
     if config is not None:
         return [*torch_claim(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
@@ -220,9 +233,15 @@ def _exporting(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment that chooses a worker's exporters. Prometheus cannot scrape processes that come and go on one
     machine under one port, so they write files in its place."""
     chosen = {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **environ}
-    if "OTEL_METRICS_EXPORTER" in chosen:
-        chosen["OTEL_METRICS_EXPORTER"] = chosen["OTEL_METRICS_EXPORTER"].replace("prometheus", "file")
+    if exporters := environ.get(EXPORTERS):
+        chosen[EXPORTERS] = exporters.lower().replace("prometheus", "file")
     return chosen
+
+
+def _speaks_for_node(environ: Mapping[str, str]) -> bool:
+    """Whether this worker says where the figures of its node's workers are. verl numbers the workers node by node."""
+    on_node = environ.get("RAY_LOCAL_WORLD_SIZE") or environ.get("LOCAL_WORLD_SIZE") or "1"
+    return _rank(environ) % int(on_node) == 0
 
 
 def _name(environ: Mapping[str, str]) -> str:

@@ -36,13 +36,11 @@ CASES = {
     "separate-async": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER}), TWO_UPDATES, has_rate=False),
     "one-step-off": Expected(frozenset({"actor", "rollout"}), frozenset({TRAINER})),
 }
-QUIET = {"VERL_LOGGING_LEVEL": "WARN"}
-"""verl 0.9.1 ends separate_async by a mistake in a line that it logs at INFO."""
 
 
 @pytest.fixture(scope="module", params=CASES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    case = Case(request.param, extra=CASES[request.param].extra, environ=QUIET, external="tests.verl.e2e.seen")
+    case = Case(request.param, extra=CASES[request.param].extra, external="tests.verl.e2e.seen")
     with trained(case, tmp_path_factory.mktemp("run")) as run:
         yield run
 
