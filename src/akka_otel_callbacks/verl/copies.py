@@ -7,14 +7,38 @@ a change of `x.f` does not reach.
 from __future__ import annotations
 
 import gc
+import sys
 from functools import partial
-from types import CellType, FrameType, FunctionType
+from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 
+def is_copied(function: Any, owner: ModuleType) -> bool:
+    """Whether anything may hold the function but the module that has it and the one that it is defined in. It only
+    counts references, because a search takes some fifty milliseconds in a process that has loaded verl."""
+    if getattr(owner.__spec__, "_initializing", False):
+        return False  # nobody can have copied a name of a module that is being imported
+    defined_in = sys.modules.get(getattr(function, "__module__", None) or "", owner)
+    namespaces = (vars(module) for module in {id(module): module for module in (owner, defined_in)}.values())
+    known = sum(list(namespace.values()).count(function) for namespace in namespaces)
+    return sys.getrefcount(function) > known + _references_of_calls()
+
+
+def _references_of_calls() -> int:
+    """How often a function is counted that a caller has as a variable and that is handed to `is_copied`."""
+    function = _held_by_this_module
+    return _counted(function) - 1
+
+
+def _counted(function: Any) -> int:
+    return sys.getrefcount(function)
+
+
+def _held_by_this_module() -> None: ...
+
+
 def holders_of(function: Any) -> list[Any]:
-    """Everything that holds the function, by the garbage collector's account, but for calls that are under way. It
-    takes some fifty milliseconds in a process that has loaded verl."""
+    """Everything that holds the function, by the garbage collector's account, but for calls that are under way."""
     return [holder for holder in gc.get_referrers(function) if not isinstance(holder, FrameType)]
 
 

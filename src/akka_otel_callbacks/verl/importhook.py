@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.verl.copies import holders_of, replace_in
+from akka_otel_callbacks.verl.copies import holders_of, is_copied, replace_in
 
 AfterImport = Callable[[ModuleType], object]
 WRAPPED = "__akka_otel_wrapped__"
@@ -43,18 +43,14 @@ def wrap(
     original = getattr(owner, name)
     if WRAPPED in vars(original):
         return
-    may_be_copied = copies and isinstance(owner, ModuleType) and not _is_being_imported(owner)
-    holders = holders_of(original) if may_be_copied else []  # before the wrap, which holds it, too
+    has_copies = copies and isinstance(owner, ModuleType) and is_copied(original, owner)
+    holders = holders_of(original) if has_copies else []  # before the wrap, which holds it, too
     wrapped = functools.wraps(original)(around(original))
     setattr(wrapped, WRAPPED, True)
     setattr(owner, name, wrapped)
-    left = [who for holder in holders if (who := replace_in(holder, original, wrapped)) is not None]
-    out_of_reach.extend(f"{owner.__name__}.{name} in {who}" for who in left)
-
-
-def _is_being_imported(module: ModuleType) -> bool:
-    """Whether nobody can have copied a name of it yet."""
-    return bool(getattr(module.__spec__, "_initializing", False))
+    for holder in holders:
+        if (who := replace_in(holder, original, wrapped)) is not None:
+            out_of_reach.append(f"{owner.__name__}.{name} in {who}")
 
 
 class _Finder:

@@ -1,6 +1,7 @@
 """A driver that has verl start trainings that train nothing: verl's `run_ppo`, a trainer that logs one step, a worker.
 
-Arguments: `before` starts Ray as a user's program may, before verl does; every other is the learning rate of a training.
+It starts Ray before verl does, as a user's program may. Its arguments are a training each: the learning rate, and after
+an `@` the name that the user gives to the run by then.
 `VARIABLES` is a JSON object of variables that the user gives to Ray.
 """
 
@@ -14,16 +15,17 @@ from typing import Any
 import ray
 from omegaconf import OmegaConf
 
-OPTIONS: dict[str, Any] = {"num_cpus": 40, "num_gpus": 1, "include_dashboard": False}
-RUNTIME_ENV = {"env_vars": json.loads(os.environ.get("VARIABLES", "{}"))}
-if "before" in sys.argv:
-    ray.init(**OPTIONS, runtime_env=RUNTIME_ENV)
+from akka_otel_callbacks.common import names
 
-from verl.single_controller.base import Worker
-from verl.single_controller.base.decorator import Dispatch, register
-from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
-from verl.trainer.main_ppo import run_ppo
-from verl.utils.tracking import Tracking
+OPTIONS: dict[str, Any] = {"num_cpus": 40, "num_gpus": 4, "include_dashboard": False}
+RUNTIME_ENV = {"env_vars": json.loads(os.environ.get("VARIABLES", "{}"))}
+ray.init(**OPTIONS, runtime_env=RUNTIME_ENV)
+
+from verl.single_controller.base import Worker  # noqa: E402 - a user's program starts Ray first
+from verl.single_controller.base.decorator import Dispatch, register  # noqa: E402 - a user's program starts Ray first
+from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup  # noqa: E402 - a user's program starts Ray first
+from verl.trainer.main_ppo import run_ppo  # noqa: E402 - a user's program starts Ray first
+from verl.utils.tracking import Tracking  # noqa: E402 - a user's program starts Ray first
 
 
 class Actor(Worker):
@@ -33,17 +35,10 @@ class Actor(Worker):
 
 
 @ray.remote
-class Helper:
-    def environment(self) -> dict[str, str]:
-        return dict(os.environ)
-
-
-@ray.remote
 class TaskRunner:
     def run(self, config: Any) -> None:
         group = RayWorkerGroup(RayResourcePool([1]), RayClassWithInitArgs(ray.remote(Actor)), device_name="cpu")
-        helper = Helper.remote()
-        environments = [*group.environment(), ray.get(helper.environment.remote())]
+        environments = group.environment()
         tracking = Tracking("p", "e", config.trainer.logger, OmegaConf.to_container(config, resolve=True))
         tracking.log({"training/global_step": 1, "critic/score/mean": config.reward_mean}, step=1)
         tracking.finish()
@@ -64,12 +59,14 @@ def configuration(rate: float) -> Any:
             "trainer": {"logger": ["akka_otel"], "device": "cpu", "nnodes": 1, "n_gpus_per_node": 1},
             "transfer_queue": {"enable": False},
             "global_profiler": {"tool": None},
-            "ray_kwargs": {"ray_init": {**OPTIONS, "runtime_env": RUNTIME_ENV}},
+            "ray_kwargs": {},
         }
     )
 
 
 if __name__ == "__main__":
     for argument in sys.argv[1:]:
-        if argument != "before":
-            run_ppo(configuration(float(argument)), task_runner_class=TaskRunner)
+        rate, _, name = argument.partition("@")
+        if name:
+            os.environ["OTEL_RESOURCE_ATTRIBUTES"] += f",{names.ATTR_RUN_ID.name}={name}"
+        run_ppo(configuration(float(rate)), task_runner_class=TaskRunner)

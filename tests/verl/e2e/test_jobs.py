@@ -56,7 +56,7 @@ def driver_job(*arguments: str, given: dict[str, str], **environ: str) -> Iterat
             "RAY_TMPDIR": ray_directory,
             "OTEL_EXPORTER_OTLP_ENDPOINT": sink.http,
             "AKKA_FOREIGN_SECRET": "hunter2",
-            "POD_NAME": "pod-1",
+            "POD_NAME": "pod-1",  # Ray's processes inherit it here
             "VARIABLES": json.dumps(given),
             **environ,
         }
@@ -69,48 +69,33 @@ def driver_job(*arguments: str, given: dict[str, str], **environ: str) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def sweep() -> Iterator[Job]:
-    """Two trainings in a Ray that the user's program had started."""
+def job() -> Iterator[Job]:
+    """Three trainings in a Ray that the user's program started; two of them are of a run that the user names."""
     attributes = f"team=red,{CLUSTER}=c,{POD}=pod-0"
     given = {"OTEL_SERVICE_NAME": "theirs"}
-    yield from driver_job("before", "0.001", "0.002", given=given, OTEL_RESOURCE_ATTRIBUTES=attributes)
+    trainings = ("0.001", "0.002@mine", "0.003@mine")
+    yield from driver_job(*trainings, given=given, OTEL_RESOURCE_ATTRIBUTES=attributes)
 
 
-@pytest.fixture(scope="module")
-def named() -> Iterator[Job]:
-    """Two trainings of a run that the user names, in a Ray that verl starts."""
-    given = {"OTEL_RESOURCE_ATTRIBUTES": f"{RUN_ID}=mine,{ATTEMPT}=3"}
-    environ = {"OTEL_RESOURCE_ATTRIBUTES": f"{RUN_ID}=not-this,team=red", "OTEL_SERVICE_NAME": "mine"}
-    yield from driver_job("0.001", "0.002", given=given, **environ)
-
-
-def test_each_training_of_a_sweep_is_a_run_with_its_own_settings(sweep: Job) -> None:
-    runs = sweep.runs()
-    assert len(runs) == 2
-    assert {attempt for _, attempt in runs} == {1}
-    for points in runs.values():
+def test_each_training_of_a_sweep_is_a_run_or_an_attempt_with_its_own_settings(job: Job) -> None:
+    by_rate = {}
+    for run, points in job.runs().items():
         (rate,) = {point.resource[RATE] for who in ("trainer", "worker") for point in points[who]}
         assert points["trainer"][-1].value == pytest.approx(rate * 100)
+        by_rate[rate] = run
+    assert by_rate.pop(0.001)[0].startswith("verl-")
+    assert by_rate == {0.002: ("mine", 1), 0.003: ("mine", 2)}
 
 
-def test_the_workers_of_a_ray_that_the_user_started_are_of_the_run(sweep: Job) -> None:
-    for points in sweep.runs().values():
+def test_the_workers_of_a_ray_that_the_user_started_are_of_the_run(job: Job) -> None:
+    for points in job.runs().values():
         assert {point.attributes[names.ATTR_JOB_ROLE.name] for point in points["worker"]} == {"Actor"}
         for point in [*points["worker"], *points["trainer"]]:
             assert (point.resource["team"], point.resource[CLUSTER]) == ("red", "c")
-            assert point.resource[SERVICE] == "theirs"
+            assert (point.resource[SERVICE], point.resource[POD]) == ("theirs", "pod-1")
 
 
-def test_every_process_of_the_job_knows_the_run_and_no_foreign_secret_was_handed_on(sweep: Job) -> None:
-    assert len(sweep.environments) == 4
-    for environment in sweep.environments:
-        handed_on = environment["AKKA_OTEL_RUN"]
-        assert any(run_id in handed_on for run_id, _ in sweep.runs())
-        assert "hunter2" not in handed_on
-
-
-def test_a_run_that_the_user_names_through_ray_has_an_attempt_for_each_training(named: Job) -> None:
-    assert sorted(named.runs()) == [("mine", 3), ("mine", 4)]
-    for points in named.runs().values():
-        for point in [*points["trainer"], *points["worker"]]:
-            assert (point.resource["team"], point.resource[SERVICE]) == ("red", "mine")
+def test_no_foreign_secret_is_handed_on(job: Job) -> None:
+    assert len(job.environments) == 3
+    for environment in job.environments:
+        assert "hunter2" not in environment["AKKA_OTEL_RUN"]
