@@ -62,7 +62,7 @@ def doctor() -> None:
     identity = identify(environ, engine={})
     selection = select(environ, identity.run_id)
     healthy = _export(selection, environ, console)
-    _engines(console)
+    healthy &= _engines(environ, selection, console)
     _identity(identity.attributes, console)
     if not healthy:
         raise typer.Exit(1)
@@ -91,8 +91,8 @@ def _target(target: Target, answer: Answer, environ: Mapping[str, str]) -> tuple
     return place, "\n".join(part for part in (target.reason, redact_text(answer.text, environ)) if part)
 
 
-def _engines(console: Console) -> None:
-    table = _table("Engines")
+def _engines(environ: Mapping[str, str], selection: Selection, console: Console) -> bool:
+    table, healthy = _table("Engines"), True
     table.add_row(MARKS[None], "python", platform.python_version())
     for package in PACKAGES:
         found = _version(package.name)
@@ -100,16 +100,25 @@ def _engines(console: Console) -> None:
         table.add_row(MARKS[ok], package.name, found or "not installed", verdict)
         if found and package.hint:
             table.add_row("", "", "", package.hint)
+        if found and package.name == "verl":
+            for finding in findings(_numbers(found), environ, selection):
+                table.add_row(MARKS[finding.ok], "", "", finding.text)
+                healthy &= finding.ok is not False
     console.print(table)
+    return healthy
 
 
 def _supported(package: Package, found: str) -> tuple[bool, str]:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+    numbers = _numbers(found)
     if numbers < package.least:
         return False, f"not supported: {_dotted(package.least)} or newer is"
     if numbers < package.full:
         return True, f"supported with fewer figures: {_dotted(package.full)} or newer has them all"
     return True, "supported"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _identity(attributes: Mapping[str, object], console: Console) -> None:
