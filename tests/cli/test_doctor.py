@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app, doctor
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml, FakeNvmlError
+from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from tests.support.otlp_sink import otlp_sink, refusing, replying
 
 
@@ -230,3 +234,94 @@ def test_a_working_folder_that_is_gone_is_no_traceback(monkeypatch: pytest.Monke
     result = _doctor(monkeypatch)
     assert result.exit_code == 1
     assert _row(result, "✗", "metrics")
+
+
+def test_no_text_of_the_environment_commands_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = _doctor(
+        monkeypatch,
+        OTEL_RESOURCE_ATTRIBUTES="team=%1b[2J%9b31m%0d,x%07=y",
+        OTEL_METRICS_EXPORTER="a\x1b[2Jb",
+        AKKA_OTEL_DIR="fol\x1b[1Ader",
+    )
+    assert not {"\x1b", "\x9b", "\r", "\x07"} & set(result.output)
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("broken", ["identify", "select", "probe", "gpus"])
+def test_what_nobody_thought_of_is_a_line(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("out of the blue")
+
+    monkeypatch.setattr(doctor, broken, fail)
+    result = _doctor(monkeypatch)
+    assert result.exit_code == 1
+    assert result.stderr == "What follows could not be found out. ZeroDivisionError: out of the blue\n"
+
+
+def test_a_package_that_is_badly_installed_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> str:
+        raise KeyError("Version")
+
+    monkeypatch.setattr(doctor, "version", fail)
+    assert _row(_doctor(monkeypatch), "·", "trl", "not", "installed")
+
+
+# -- GPUs
+
+
+class Broken:
+    """An NVML that answers everything with one code."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def __getattr__(self, name: str) -> object:
+        def fail(*_: object) -> None:
+            raise FakeNvmlError(self._code)
+
+        return fail
+
+
+def _gpus(monkeypatch: pytest.MonkeyPatch, backend: object) -> Result:
+    monkeypatch.setattr("akka_otel_callbacks.cli.gpus.Nvml", lambda: Nvml(backend))
+    return _doctor(monkeypatch)
+
+
+@pytest.mark.parametrize("code", [Code.NO_PERMISSION, Code.FUNCTION_NOT_FOUND, Code.UNKNOWN, Code.TIMEOUT])
+def test_where_nvml_does_not_start_all_gpu_figures_are_absent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: Code
+) -> None:
+    result = _gpus(monkeypatch, Broken(code))
+    assert "all GPU figures are absent: NVML does not start (nvmlInit: fake NVML: " in _flat(result)
+    assert _row(result, "✗", "GPUs")
+    assert "some GPU figures" not in result.output + caplog.text
+    assert caplog.records == [], "the row says it"
+
+
+@pytest.mark.parametrize("code", [Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED])
+def test_a_machine_without_a_gpu_is_healthy(monkeypatch: pytest.MonkeyPatch, code: Code) -> None:
+    result = _gpus(monkeypatch, Broken(code))
+    assert "GPU figures are" in _row(result, "·", "GPUs")
+    assert result.exit_code == 0
+
+
+def test_gpus_are_counted_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    driver = FakeNvml(FakeGpu(uuid="GPU-a"))
+    assert "1 × NVIDIA H100 80GB HBM3" in _row(_gpus(monkeypatch, driver), "✓", "GPUs")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "this process sees no GPU" in _flat(_gpus(monkeypatch, driver))
+
+
+def test_a_driver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("akka_otel_callbacks.cli.gpus.PATIENCE_S", 0.1)
+    over = threading.Event()
+    backend = SimpleNamespace(nvmlInit=over.wait)
+    try:
+        assert "all GPU figures are absent: NVML gave no answer" in _flat(_gpus(monkeypatch, backend))
+    finally:
+        over.set()
+
+
+def _flat(result: Result) -> str:
+    return " ".join(result.stdout.split())

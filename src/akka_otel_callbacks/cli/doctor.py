@@ -7,20 +7,23 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from akka_otel_callbacks.cli.output import stdout
+from akka_otel_callbacks.cli.gpus import gpus
+from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.probe import Answer, probe
 from akka_otel_callbacks.cli.verl_checks import findings
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target, select
 
+LONGEST = 1000
+"""Characters of a line of a finding that are shown at most."""
 MARKS = {True: Text("✓", style="green"), False: Text("✗", style="red"), None: Text("·", style="dim")}
 
 
@@ -59,11 +62,18 @@ PACKAGES = (
 def doctor() -> None:
     """Prints the findings. Exit code 1 where a training's telemetry would not arrive as the environment asks."""
     environ, console = os.environ, stdout()
-    identity = identify(environ, engine={})
-    selection = select(environ, identity.run_id)
-    healthy = _export(selection, environ, console)
-    healthy &= _engines(environ, selection, console)
-    _identity(identity.attributes, console)
+    healthy = True
+    try:
+        identity = identify(environ, engine={})
+        selection = select(environ, identity.run_id)
+        healthy = _export(selection, environ, console)
+        healthy &= _engines(environ, selection, console)
+        _identity(identity.attributes, console)
+    except OSError:  # of stdout, which `main` tells; every probe has told its own
+        raise
+    except Exception as error:  # a doctor who dies helps nobody
+        text = redact_text(f"{type(error).__name__}: {error}", environ)
+        raise stop(f"What follows could not be found out. {text}", code=1) from error
     if not healthy:
         raise typer.Exit(1)
 
@@ -73,14 +83,14 @@ def _export(selection: Selection, environ: Mapping[str, str], console: Console) 
     answers = probe(targets)
     table = _table("Export")
     for (signal, target), answer in zip(targets, answers, strict=True):
-        table.add_row(MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
+        _add(table, MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
     for signal, chosen in ((METRICS, selection.metrics), (TRACES, selection.traces)):
         if not chosen:
-            table.add_row(MARKS[None], signal.lower(), "not exported", selection.reason_none)
+            _add(table, MARKS[None], signal.lower(), "not exported", selection.reason_none)
     for warning in selection.warnings:
-        table.add_row(MARKS[False], "warning", redact_text(warning, environ))
+        _add(table, MARKS[False], "warning", redact_text(warning, environ))
     if names := header_names(environ):
-        table.add_row(MARKS[None], "headers", ", ".join(f"{name}=***" for name in names))
+        _add(table, MARKS[None], "headers", ", ".join(f"{name}=***" for name in names))
     console.print(table)
     return not selection.warnings and all(answer.ok is not False for answer in answers)
 
@@ -92,18 +102,20 @@ def _target(target: Target, answer: Answer, environ: Mapping[str, str]) -> tuple
 
 
 def _engines(environ: Mapping[str, str], selection: Selection, console: Console) -> bool:
-    table, healthy = _table("Engines"), True
-    table.add_row(MARKS[None], "python", platform.python_version())
+    table, healthy = _table("Engines and GPUs"), True
+    _add(table, MARKS[None], "python", platform.python_version())
     for package in PACKAGES:
         found = _version(package.name)
         ok, verdict = _supported(package, found) if found else (None, "")
-        table.add_row(MARKS[ok], package.name, found or "not installed", verdict)
+        _add(table, MARKS[ok], package.name, found or "not installed", verdict)
         if found and package.hint:
-            table.add_row("", "", "", package.hint)
+            _add(table, "", "", "", package.hint)
         if found and package.name == "verl":
             for finding in findings(_numbers(found), environ, selection):
-                table.add_row(MARKS[finding.ok], "", "", finding.text)
+                _add(table, MARKS[finding.ok], "", "", finding.text)
                 healthy &= finding.ok is not False
+    answer = gpus()
+    _add(table, MARKS[answer.ok], "GPUs", "", answer.text)
     console.print(table)
     return healthy
 
@@ -124,7 +136,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _identity(attributes: Mapping[str, object], console: Console) -> None:
     table = _table("Identity, to which the engine adds what its configuration says")
     for name, value in sorted(attributes.items()):
-        table.add_row("", name, redact_attribute(name, value))
+        _add(table, "", name, redact_attribute(name, value))
     console.print(table)
 
 
@@ -135,10 +147,15 @@ def _table(title: str) -> Table:
     return table
 
 
+def _add(table: Table, mark: Text | str, *cells: str) -> None:
+    """A row. What is in it may come from anybody, so that no line of it may command the terminal."""
+    table.add_row(mark, *("\n".join(printable(line, LONGEST) for line in cell.splitlines()) for cell in cells))
+
+
 def _version(package: str) -> str | None:
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return version(package) or None
+    except Exception:  # noqa: BLE001 - not installed, or so badly that nothing says its version
         return None
 
 

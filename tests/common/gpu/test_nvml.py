@@ -113,6 +113,22 @@ def test_one_log_line_a_cause_for_the_life_of_the_process(driver: FakeDriver, ca
     ]
 
 
+@pytest.mark.parametrize("code", [Code.NO_PERMISSION, Code.GPU_IS_LOST, 18, Code.UNKNOWN])
+def test_a_start_that_fails_takes_all_figures(driver: FakeDriver, caplog: pytest.LogCaptureFixture, code: int) -> None:
+    driver.gpu("GPU-a")
+    driver.fail("nvmlInitWithFlags", code)
+    for _ in range(2):
+        Nvml().open()
+    (record,) = caplog.records
+    assert record.message.startswith("all GPU figures are absent: NVML does not start (nvmlInit: ")
+    driver.heal()
+    nvml = opened()
+    handle = nvml.ask("nvmlDeviceGetHandleByUUID", to=("GPU-a",))
+    driver.fail("nvmlDeviceGetPowerUsage", code)
+    nvml.ask("nvmlDeviceGetPowerUsage", to=(handle,))
+    assert len(caplog.records) == 2, "of one figure the same code says something else"
+
+
 def test_what_is_part_of_asking_is_not_logged(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:
     nvml = opened()
     assert nvml.ask("nvmlDeviceGetHandleByUUID", to=("GPU-nowhere",)).code == Code.NOT_FOUND

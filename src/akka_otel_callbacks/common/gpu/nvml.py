@@ -61,19 +61,33 @@ ADVICE: dict[int, tuple[int, str]] = {
     Code.FUNCTION_NOT_FOUND: (logging.INFO, "driver or nvidia-ml-py is too old for some GPU figures; they are absent"),
     Code.UNINITIALIZED: (logging.WARNING, "NVML was shut down by another part of the program; it is started again"),
 }
+START = "nvmlInit"
+WITHOUT_START: frozenset[int] = frozenset({Code.PACKAGE_MISSING, Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED})
+"""Causes whose advice speaks of all figures already; any other that keeps NVML from starting takes all of them too."""
 
-_said: set[int] = set()
+_said: set[tuple[int, bool]] = set()
 _saying = threading.Lock()
 
 
 def say_once(answer: Unavailable, function: str) -> None:
     """Logs a cause the first time that it is met in the life of the process."""
+    cause = answer.code, function == START
     with _saying:
-        if answer.code in _said:
+        if cause in _said:
             return
-        _said.add(answer.code)
-    level, advice = ADVICE.get(answer.code, (logging.WARNING, "some GPU figures are absent"))
-    logger.log(level, "%s (%s: %s)", advice, function, answer.text or f"code {answer.code}")
+        _said.add(cause)
+    logger.log(_advice(answer, function)[0], "%s", explained(answer, function))
+
+
+def explained(answer: Unavailable, function: str) -> str:
+    """What the answer means for the figures, and in NVML's words why."""
+    return f"{_advice(answer, function)[1]} ({function}: {answer.text or f'code {answer.code}'})"
+
+
+def _advice(answer: Unavailable, function: str) -> tuple[int, str]:
+    if function == START and answer.code not in WITHOUT_START:
+        return logging.WARNING, "all GPU figures are absent: NVML does not start"
+    return ADVICE.get(answer.code, (logging.WARNING, "some GPU figures are absent"))
 
 
 class Nvml:
@@ -112,7 +126,7 @@ class Nvml:
                     missing = Unavailable(Code.PACKAGE_MISSING, str(error))
                     say_once(missing, "import pynvml")
                     return missing
-            answer = self.ask("nvmlInit")
+            answer = self.ask(START)
             if isinstance(answer, Unavailable):
                 return answer
             self._ready = True
