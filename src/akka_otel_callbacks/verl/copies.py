@@ -13,19 +13,23 @@ from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 
-def is_copied(function: Any, owner: ModuleType) -> bool:
-    """Whether anything may hold the function but the module that has it and the one that it is defined in. It only
-    counts references, because a search takes some fifty milliseconds in a process that has loaded verl."""
-    if getattr(owner.__spec__, "_initializing", False):
-        return False  # nobody can have copied a name of a module that is being imported
+def holders_of(function: Any, owner: ModuleType) -> list[Any]:
+    """Everything that holds a module's function, but for calls that are under way.
+
+    The garbage collector knows, but takes some fifty milliseconds to say so in a process that has loaded verl. It is
+    asked only where more references are counted than those of the module and of the one that has the function's code.
+    """
     defined_in = sys.modules.get(getattr(function, "__module__", None) or "", owner)
-    namespaces = (vars(module) for module in {id(module): module for module in (owner, defined_in)}.values())
+    namespaces = [vars(module) for module in {id(module): module for module in (owner, defined_in)}.values()]
     known = sum(list(namespace.values()).count(function) for namespace in namespaces)
-    return sys.getrefcount(function) > known + _references_of_calls()
+    is_being_imported = getattr(owner.__spec__, "_initializing", False)  # nobody can have copied a name of it yet
+    if is_being_imported or sys.getrefcount(function) <= known + _references_of_calls():
+        return namespaces
+    return [holder for holder in gc.get_referrers(function) if not isinstance(holder, FrameType)]
 
 
 def _references_of_calls() -> int:
-    """How often a function is counted that a caller has as a variable and that is handed to `is_copied`."""
+    """How often a function is counted that a caller has as a variable and that is handed to `holders_of`."""
     function = _held_by_this_module
     return _counted(function) - 1
 
@@ -35,11 +39,6 @@ def _counted(function: Any) -> int:
 
 
 def _held_by_this_module() -> None: ...
-
-
-def holders_of(function: Any) -> list[Any]:
-    """Everything that holds the function, by the garbage collector's account, but for calls that are under way."""
-    return [holder for holder in gc.get_referrers(function) if not isinstance(holder, FrameType)]
 
 
 def replace_in(holder: Any, original: Any, replacement: Any) -> str | None:

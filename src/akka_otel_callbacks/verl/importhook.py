@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.verl.copies import holders_of, is_copied, replace_in
+from akka_otel_callbacks.verl.copies import holders_of, replace_in
 
 AfterImport = Callable[[ModuleType], object]
 WRAPPED = "__akka_otel_wrapped__"
@@ -43,8 +43,8 @@ def wrap(
     original = getattr(owner, name)
     if WRAPPED in vars(original):
         return
-    has_copies = copies and isinstance(owner, ModuleType) and is_copied(original, owner)
-    holders = holders_of(original) if has_copies else []  # before the wrap, which holds it, too
+    # asked for before the wrap, which holds it, too
+    holders = holders_of(original, owner) if copies and isinstance(owner, ModuleType) else []
     wrapped = functools.wraps(original)(around(original))
     setattr(wrapped, WRAPPED, True)
     setattr(owner, name, wrapped)
