@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -204,3 +205,124 @@ def test_any_value_of_the_variables_is_read(value: str) -> None:
         environ = {variable: value, environment.SERVICE: value}
         handed_on = environment.forwarded(environment.to_launch(environ, {}))
         assert all(isinstance(text, str) for pair in handed_on.items() for text in pair)
+
+
+class Actor:
+    """As much of one of Ray's actor classes as the hook touches."""
+
+    def __init__(self, name: str) -> None:
+        self.__ray_metadata__ = SimpleNamespace(class_name=name)
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes an actor by its class's name, and gives the variables that Ray gets for it."""
+    ray = ModuleType("ray")
+    ray.is_initialized = lambda: True
+    ray.runtime_env = ModuleType("ray.runtime_env")
+    ray.runtime_env.RuntimeEnv = dict
+    job: dict[str, Any] = {}
+    ray.get_runtime_context = lambda: SimpleNamespace(runtime_env=job)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.runtime_env", ray.runtime_env)
+    made: list[Any] = []
+
+    class ActorClass(Actor):
+        def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> None:
+            made.append(options)
+
+    actors = ModuleType("ray.actor")
+    actors.ActorClass = ActorClass
+    environment.install_actors(actors)
+
+    def make(name: str, config: Any = CONFIG, given: Any = (), **options: Any) -> Any:
+        job["env_vars"] = dict(given)
+        ActorClass(name)._remote((), {}, **options)
+        return made[-1]
+
+    return make
+
+
+def inside(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    """Makes this process that actor's."""
+    for name, value in options["runtime_env"]["env_vars"].items():
+        monkeypatch.setenv(name, value)
+
+
+def test_the_actor_that_is_to_train_gets_what_the_job_lacks(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's program started Ray by itself."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
+    given = make("TaskRunnerV1", given={"OTEL_SERVICE_NAME": "theirs"})["runtime_env"]["env_vars"]
+    assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://c:4318"
+    assert "OTEL_SERVICE_NAME" not in given  # it inherits theirs
+    assert not environment.names_run(given)
+    assert environment.forwarded(given) == {SERVICE: "theirs"}
+
+
+def test_what_the_trainers_process_makes_is_of_its_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=mine,team=red")
+    inside(monkeypatch, make("TaskRunner"))
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=of-trainer")
+    worker = make("WorkerDict", runtime_env={"env_vars": {"RANK": "0"}, "nsight": "x"})["runtime_env"]
+    assert worker["nsight"] == "x"
+    assert worker["env_vars"].keys() == {"RANK", environment.RUN_VARIABLE}  # the rest is inherited
+    assert environment.names_run(worker["env_vars"])
+    told = environment.forwarded(worker["env_vars"])
+    assert (told[RUN_ID], told[ATTEMPT], told["team"]) == ("mine", "1", "red")
+    assert told[names.ATTR_RUN_METHOD.name] == "GRPO"
+    assert "k8s.pod.name" not in told
+    assert make("AgentLoopWorker", config=None)["runtime_env"]["env_vars"].keys() == {environment.RUN_VARIABLE}
+
+
+def test_what_a_worker_makes_inherits_all_of_it(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside(monkeypatch, make("TaskRunner"))
+    inside(monkeypatch, make("WorkerDict"))
+    run.end()  # another process
+    assert make("Server") == {}
+
+
+def test_each_training_of_a_driver_is_an_attempt_of_the_run_that_the_user_names(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=mine")
+    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(3)]
+    assert [attributes.get(ATTEMPT) for attributes in launched] == [None, "2", "3"]
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=yours,{ATTEMPT}=4")
+    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
+    assert [attributes[ATTEMPT] for attributes in launched] == ["4", "5"]
+    monkeypatch.delenv("OTEL_RESOURCE_ATTRIBUTES")
+    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
+    assert not any(ATTEMPT in attributes for attributes in launched)  # each gets an ID of its own
+
+
+def test_whatever_verls_launcher_makes_is_to_train(make: Any) -> None:
+    def run_ppo() -> Any:
+        return make("RecipesOwnRunner")
+
+    assert not environment.names_run(run_ppo()["runtime_env"]["env_vars"])
+    assert environment.names_run(make("RecipesOwnRunner")["runtime_env"]["env_vars"])
+
+
+def test_a_driver_that_trains_by_itself_hands_on_everything(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sft_trainer_ray, in a Ray that the user's program started."""
+    monkeypatch.setenv("AKKA_OTEL_DIR", "/shared")
+    given = make("TrainingWorker")["runtime_env"]["env_vars"]
+    assert given["AKKA_OTEL_DIR"] == "/shared"
+    assert environment.forwarded(given)[RUN_ID] == run.identity(CONFIG, {}).run_id
+
+
+@pytest.mark.parametrize("config", [None, {}, {"trainer": {"logger": ["console"]}}, object()])
+def test_actors_of_others_are_left_alone(make: Any, config: Any) -> None:
+    assert make("TaskRunner", config=config, num_cpus=1) == {"num_cpus": 1}
+    assert not run.is_known()
+
+
+def test_an_actor_is_made_whatever_fails(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_is_launch", lambda _: 1 / 0)
+    assert make("TaskRunner", num_cpus=1) == {"num_cpus": 1}
+
+
+def test_a_training_that_is_switched_off_knows_that(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AKKA_OTEL_DISABLE", "1")
+    assert make("TaskRunner")["runtime_env"]["env_vars"] == {"AKKA_OTEL_DISABLE": "1"}

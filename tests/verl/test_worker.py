@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.verl import environment, worker
+from akka_otel_callbacks.verl import environment, run, worker
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 
 
@@ -48,6 +48,7 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("WG_PREFIX", "group")
         monkeypatch.setenv(environment.RUN_VARIABLE, f"{names.ATTR_RUN_ID.name}=run-7,{names.ATTR_RUN_ATTEMPT.name}=2")
         yield sink
+    run.end()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ RUN_VARIABLE = "AKKA_OTEL_RUN"
 """Set in every process of a run that asked for `akka_otel`: what is known of the run's identity, written as
 OTEL_RESOURCE_ATTRIBUTES."""
 
+UNNAMED = "?"
+"""The first of them in the process that is to train: it will say by itself who the run is."""
+
 PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
 ATTRIBUTES, SERVICE = "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME"
@@ -58,7 +61,7 @@ LAUNCHER, LAUNCHED = "run_ppo", "TaskRunner"
 
 _handed_to_job: set[str] = set()
 """The variables that the job has from here, and not from the user."""
-_launched: Counter[str | None] = Counter()
+_launched: Counter[str] = Counter()
 """Trainings that this process started of each run that the user gave a name."""
 
 
@@ -73,6 +76,11 @@ def install_actors(ray_actor: ModuleType) -> None:
 def is_active(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this process belongs to a run that asked for `akka_otel`."""
     return bool(environ.get(RUN_VARIABLE))
+
+
+def names_run(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the trainer's process has told this one who the run is."""
+    return is_active(environ) and not environ[RUN_VARIABLE].startswith(UNNAMED)
 
 
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
@@ -117,16 +125,15 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
     from akka_otel_callbacks.common.identity import said
 
     both = _joined(environ, given)
-    known: dict[str, Any] = {names.ATTR_RUN_ENGINE.name: names.RunEngine.VERL, **forwarded(environ)}
-    known |= _parsed(both[ATTRIBUTES])
+    known: dict[str, Any] = {**forwarded(environ), **_parsed(both[ATTRIBUTES])}
     if both.get(SERVICE):
         known[names.ATTR_SERVICE_NAME.name] = both[SERVICE]
     attempt = known.pop(names.ATTR_RUN_ATTEMPT.name, None) and said(names.ATTR_RUN_ATTEMPT, both)
-    if earlier := _launched[known.get(names.ATTR_RUN_ID.name)]:  # of this run, so that one attempt is not two
+    if earlier := _launched[known.get(names.ATTR_RUN_ID.name, "")]:  # of this run, so that one attempt is not two
         attempt = (attempt or 1) + earlier
     if attempt is not None:
         known[names.ATTR_RUN_ATTEMPT.name] = attempt
-    return {**_not_given(settings(environ), given), RUN_VARIABLE: written(known)}
+    return {**_not_given(settings(environ), given), RUN_VARIABLE: f"{UNNAMED},{written(known)}"}
 
 
 def _joined(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -215,15 +222,15 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
         return {EVERYTHING: "1"}
     from akka_otel_callbacks.common.names import ATTR_RUN_ID
 
-    handed_on = forwarded()
-    given = {} if handed_on else _given_by_user()
+    given = {} if is_active() else _given_by_user()
     if _is_launch(actor_class):
         variables = to_launch(os.environ, given)
-        _launched[forwarded(variables).get(ATTR_RUN_ID.name)] += 1
+        if name := forwarded(variables).get(ATTR_RUN_ID.name):
+            _launched[name] += 1
         return variables
-    if ATTR_RUN_ID.name in handed_on:
+    if names_run():
         return {}
-    variables = {} if handed_on else _not_given(settings(os.environ), given)
+    variables = {} if is_active() else _not_given(settings(os.environ), given)
     return {**variables, RUN_VARIABLE: written(run.identity(config).attributes)}
 
 

@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.log import show_infos
 from akka_otel_callbacks.common.torchrun import agree
 from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.config import asks, calling_config, get
-from akka_otel_callbacks.verl.environment import forwarded, is_active
+from akka_otel_callbacks.verl.environment import is_active, names_run
 from akka_otel_callbacks.verl.importhook import wrap
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
     from akka_otel_callbacks.common import names
     from akka_otel_callbacks.common.identity import RunIdentity
 
-    if not (_is_agreed(config, environ) if config is not None else names.ATTR_RUN_ID.name in forwarded(environ)):
+    if not (_is_agreed(config, environ) if config is not None else names_run(environ)):
         return None
     this = run.identity(config)
     instance = f"{this.run_id}.{this.attempt}.{_name(environ)}"
