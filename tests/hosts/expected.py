@@ -67,5 +67,5 @@ def check_rollouts(run: HostRun) -> None:
     assert lengths.mean == pytest.approx(sum(run.logged("completions/mean_length")) / STEPS)
 
 
-def check_tokens(run: HostRun, metric: Any) -> None:
-    assert list(accumulate(run.published(metric))) == run.logged("num_tokens")
+def check_tokens(run: HostRun, metric: Any, total: str = "num_tokens") -> None:
+    assert list(accumulate(run.published(metric))) == run.logged(total)

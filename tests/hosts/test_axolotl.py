@@ -51,6 +51,7 @@ def test_sft(tmp_path: Path) -> None:
     texts = write(tmp_path / "texts.jsonl", list(tiny.texts(32)))
     trained = _train(tmp_path, datasets=_dataset(texts, type="completion", field="text"), micro_batch_size=2)
     check_sft(trained, None)  # its trainer says nothing of a method, and its name is none
+    check_tokens(trained, names.SFT_STEP_TOKENS, "tokens/trainable")
 
 
 def test_grpo(tmp_path: Path) -> None:

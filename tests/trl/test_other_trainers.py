@@ -13,7 +13,14 @@ import pytest
 import torch
 import trl
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, Trainer, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from akka_otel_callbacks.common import guard, names
 from akka_otel_callbacks.trl import rl
@@ -60,6 +67,33 @@ def reward(model: str, callbacks: list[TrainerCallback]) -> Trainer:
         processing_class=tiny.tokenizer(),
         callbacks=callbacks,
     )
+
+
+def test_a_trainer_that_counts_no_tokens_has_those_of_its_masks(tiny_model: str) -> None:
+    """As transformers' own, and what Axolotl, LLaMA-Factory and ms-swift derive from it."""
+    counted: list[int] = []
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = padded(rows)
+        counted.append(int(batch["attention_mask"].sum()))
+        return batch
+
+    def make(callbacks: list[TrainerCallback]) -> Trainer:
+        return Trainer(
+            model=AutoModelForCausalLM.from_pretrained(tiny_model),
+            args=TrainingArguments(**common({"max_steps": 3})),
+            train_dataset=[tokenizer(tiny.sentence(4 + 3 * row, row)) for row in range(24)],
+            data_collator=collate,
+            callbacks=callbacks,
+        )
+
+    tokenizer = tiny.tokenizer()
+    padded = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    run = exported_run(make)
+    each = len(counted) // 3
+    expected = [sum(counted[each * step : each * (step + 1)]) for step in range(3)]
+    assert [run.shown(names.SFT_STEP_TOKENS, step) for step in run.steps] == expected
+    assert all(run.shown(names.SFT_STEP_THROUGHPUT, step) for step in run.steps)
 
 
 @pytest.mark.parametrize("make", [dpo, reward])

@@ -74,11 +74,19 @@ def _labels(values: Mapping[str, Any], ids: Any) -> Any:
 def padding(batches: Sequence[MicroBatch]) -> float | None:
     """The share of token positions that hold no token; None without masks, or where a mask does not say."""
     masks = [batch.mask for batch in batches if batch.mask is not None]
-    positions = sum(mask.positions for mask in masks)
-    tokens = [mask.tokens() for mask in masks]
-    if not positions or None in tokens:
-        return None
-    return 1.0 - sum(count for count in tokens if count is not None) / positions
+    positions, tokens = sum(mask.positions for mask in masks), _tokens(masks)
+    return 1.0 - tokens / positions if positions and tokens is not None else None
+
+
+def unpadded(batches: Sequence[MicroBatch]) -> float | None:
+    """How many tokens the masks of all batches say there are; None where one of them does not say."""
+    masks = [batch.mask for batch in batches if batch.mask is not None]
+    return _tokens(masks) if masks and len(masks) == len(batches) else None
+
+
+def _tokens(masks: Sequence[Mask]) -> float | None:
+    found = [mask.tokens() for mask in masks]
+    return sum(count for count in found if count is not None) if None not in found else None
 
 
 def are_counted(batches: Sequence[MicroBatch]) -> bool:

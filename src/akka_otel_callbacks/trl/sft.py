@@ -15,7 +15,7 @@ from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, copied
-from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding
+from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding, unpadded
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
 if TYPE_CHECKING:
@@ -49,10 +49,16 @@ class SFTCapture(StepCapture):
         step.loss = self._loss()
         if not self.packed:
             step.padding = padding(self.batches)
-        if are_counted(self.batches):
-            self.set_tokens(step, self.tokens)
+        self.set_tokens(step, self._tokens())
         self.set_mfu(step, step.duration_s)
         self.record(step, recorder)
+
+    def _tokens(self) -> float:
+        """TRL's count of all processes. Where a trainer keeps none, as hosts' own, that of the masks of a process that
+        trains alone."""
+        if self.tokens:
+            return self.tokens if are_counted(self.batches) else 0.0
+        return (unpadded(self.batches) or 0.0) if self.alone else 0.0
 
     def _loss(self) -> float | None:
         """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
