@@ -266,6 +266,14 @@ def test_a_package_that_is_badly_installed_is_not_installed(monkeypatch: pytest.
     assert _row(_doctor(monkeypatch), "·", "trl", "not", "installed")
 
 
+@pytest.mark.parametrize(("value", "off"), [("1", True), ("0", False)])
+def test_the_switches_are_told(monkeypatch: pytest.MonkeyPatch, value: str, off: bool) -> None:
+    result = _doctor(monkeypatch, AKKA_OTEL_DISABLE=value, AKKA_OTEL_GPU_DISABLE=value)
+    assert ("AKKA_OTEL_DISABLE is set" in _row(result, "·" if off else "✓", "metrics")) is off
+    assert ("AKKA_OTEL_GPU_DISABLE is set: all GPU figures are absent" in result.stdout) is off
+    assert result.exit_code == 0
+
+
 # -- GPUs
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import typer
@@ -21,6 +21,7 @@ from akka_otel_callbacks.cli.verl_checks import findings
 from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
 from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target, select
+from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 LONGEST = 1000
 """Characters of a line of a finding that are shown at most."""
@@ -65,7 +66,7 @@ def doctor() -> None:
     healthy = True
     try:
         identity = identify(environ, engine={})
-        selection = select(environ, identity.run_id)
+        selection = _selection(environ, identity.run_id)
         healthy = _export(selection, environ, console)
         healthy &= _engines(environ, selection, console)
         _identity(identity.attributes, console)
@@ -76,6 +77,13 @@ def doctor() -> None:
         raise stop(f"What follows could not be found out. {text}", code=1) from error
     if not healthy:
         raise typer.Exit(1)
+
+
+def _selection(environ: Mapping[str, str], run_id: str) -> Selection:
+    selection = select(environ, run_id)
+    if is_off(EVERYTHING, environ):
+        return replace(selection, metrics=(), traces=(), reason_none=f"{EVERYTHING} is set")
+    return selection
 
 
 def _export(selection: Selection, environ: Mapping[str, str], console: Console) -> bool:

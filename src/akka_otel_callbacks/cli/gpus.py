@@ -11,6 +11,7 @@ from akka_otel_callbacks.cli.probe import Answer
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import START, Code, Nvml, Unavailable, explained
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.switches import GPUS, is_off
 
 PATIENCE_S = 10.0
 NO_GPU = (Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED)
@@ -19,6 +20,8 @@ NO_GPU = (Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED)
 def gpus() -> Answer:
     """Asks NVML for at most `PATIENCE_S` seconds, on a thread of its own: a driver may hang. A machine without a GPU is
     healthy, one whose GPUs cannot be read is not."""
+    if is_off(GPUS, os.environ):
+        return Answer(None, f"{GPUS} is set: all GPU figures are absent")
     found: list[Answer] = []
     thread = threading.Thread(target=lambda: found.append(_ask()), daemon=True)
     thread.start()
