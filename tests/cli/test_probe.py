@@ -75,6 +75,7 @@ def test_an_exporter_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_prometheus_address() -> None:
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         target = Target("prometheus", "asked", address=("127.0.0.1", port))

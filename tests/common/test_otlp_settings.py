@@ -58,7 +58,13 @@ NO_ENDPOINTS = {
     "http+unix://%2Frun%2Fotlp.sock": "http+unix",
     "grpc://c:4317": "grpc",
     "://c": "scheme",
-    "http://" + "ü" * 70 + ":4318": "no URL",
+    "http://" + "ü" * 70 + ":4318": "host",
+    "http://" + "a" * 64 + ".example": "host",
+    "http://a..b:4318": "host",
+    'http://"c":4318': "host",
+    "http://c\\d:4318": "host",
+    "http://${COLLECTOR}:4318": "host",
+    "http://{{ collector }}:4318": "blank",
 }
 
 

@@ -23,6 +23,8 @@ DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S = 10.0, 86_400.0
 COMPRESSIONS = ("gzip", "none", "deflate")
 PLAIN = "none"
 TEMPORALITIES = ("cumulative", "delta", "lowmemory")
+NO_HOST = re.compile(r"[\"'\\<>^`{|}$*()&;]")
+"""What is in no host's name, but in one that a template or a shell has left as it was."""
 GRPC_NAMES = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):", re.IGNORECASE)
 """How gRPC's own names of a server begin, which are no URLs."""
 
@@ -203,14 +205,23 @@ def _what_is_wrong_with_the_address(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
         host = parts.hostname or ""
-        host.encode("idna" if not host.isascii() else "ascii")
     except ValueError as error:
         return one_line(str(error)) if "ort" in str(error) else "it is no URL"
     if parts.scheme not in ("http", "https"):
         return f"its scheme is {parts.scheme!r}; http and https can be used"
     if not host:
         return "it names no host"
+    if not _can_be_a_host(host):
+        return "its host cannot be the name of one"
     return "its port is 0" if port == 0 else ""
+
+
+def _can_be_a_host(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:  # a part of it is empty or too long
+        return False
+    return not NO_HOST.search(host)
 
 
 def _grpc_server(url: str) -> str:
