@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,17 @@ def test_secrets_within_arguments_do_not_change_the_hash(name: str, arguments: A
     another = copy.copy(arguments)
     another.model_init_kwargs = {name: "second"}
     assert hash_of(other) == hash_of(another)
+
+
+def test_the_tokens_of_a_text_change_the_hash_and_those_of_the_hub_do_not() -> None:
+    """transformers hides both alike."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"output_dir": folder, "use_cpu": True, "bf16": False, "report_to": []}
+        configs = [trl.SFTConfig(**settings, **more) for more in ({}, {"hub_token": "hf_x"}, {"eos_token": "<end>"})]
+    bare, of_the_hub, of_the_text = map(hash_of, configs)
+    assert bare == of_the_hub
+    assert bare != of_the_text
+    assert "hf_x" not in str(hyperparameters(None, configs[1], None))
 
 
 # -- on the resource of what is exported

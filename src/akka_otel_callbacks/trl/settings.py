@@ -25,6 +25,7 @@ NO_HYPERPARAMETERS = frozenset(
     """.split()
 )
 """Arguments of transformers that say nothing of what a run learns, beside those that any engine may have."""
+TOKEN = "_token"
 
 
 def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> dict[Attribute, Any]:
@@ -58,7 +59,11 @@ def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
 
 def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: Any) -> dict[str, Any]:
     """What the settings' hash is taken over: arguments, method, reward functions' names and adapter."""
-    settings: dict[str, Any] = settings_of(args.to_dict(), NO_HYPERPARAMETERS)
+    # transformers hides every `…_token`, those that a text ends with among them; what is secret is left out here.
+    said = {
+        name: getattr(args, name, value) if name.endswith(TOKEN) else value for name, value in args.to_dict().items()
+    }
+    settings: dict[str, Any] = settings_of(said, NO_HYPERPARAMETERS)
     settings["method"] = method(trainer, args)
     settings["rewards"] = list(getattr(trainer, "reward_func_names", None) or [])
     if adapter is not None:
