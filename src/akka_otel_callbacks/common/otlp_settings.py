@@ -70,7 +70,7 @@ class OtlpVariables:
 
     @property
     def url(self) -> str:
-        """The endpoint as it is shown to people."""
+        """The endpoint as it was written, over HTTP with the path of the signal. It may hold secrets."""
         url = self._url or DEFAULT_ENDPOINT[self.protocol]
         if self.protocol == GRPC or self.endpoint_variable == self._names("ENDPOINT")[0]:
             return url
