@@ -48,6 +48,7 @@ class GRPOTrainer(Trainer):
         self._batch = {
             "prompt_ids": torch.zeros(rollouts // MICRO_BATCHES, 64, dtype=torch.long),
             "completion_ids": torch.zeros(rollouts // MICRO_BATCHES, TOKENS, dtype=torch.long),
+            "completion_mask": torch.ones(rollouts // MICRO_BATCHES, TOKENS, dtype=torch.long),
         }
         self.row = dict.fromkeys([key for keys in PER_GENERATION for key in keys] + PER_MICRO_BATCH, 0.25)
         self.row |= {"loss": 0.01, "grad_norm": 1.5, "learning_rate": 1e-6, "epoch": 0.5}

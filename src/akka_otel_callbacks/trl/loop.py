@@ -169,7 +169,11 @@ class Loop:
 
     def _collect(self) -> None:
         """Takes what the trainer's buffers have got since the last look."""
-        for key, values in self._reader.new(_training_buffers(self._trainer_ref()) or {}).items():
+        new = self._reader.new(_training_buffers(self._trainer_ref()) or {})
+        if not self._tails:
+            self._tails = new
+            return
+        for key, values in new.items():
             self._tails[key] = self._tails.get(key, []) + values
 
     def _values(self) -> dict[str, Any]:

@@ -196,12 +196,12 @@ def own_lengths(result: Any) -> list[int]:
     the version, so the mask is told by its form. Empty for another form: OnlineDPO returns padded tensors, prompts'
     masks among them."""
     completions = result[1] if isinstance(result, (tuple, list)) and len(result) > 1 else None
-    if not isinstance(completions, list) or not all(isinstance(ids, list) for ids in completions):
+    if not isinstance(completions, list) or not set(map(type, completions)) <= {list}:
         return []
     mask: Any = result[2] if len(result) > 2 else None
     if _is_mask(mask, completions):
         return [own.count(1) for own in mask]
-    return [len(ids) for ids in completions]
+    return [*map(len, completions)]
 
 
 def _is_mask(mask: Any, completions: Sequence[Any]) -> bool:
