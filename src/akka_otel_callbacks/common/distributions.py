@@ -1,4 +1,4 @@
-"""Histograms as data: a step's values are counted in one pass, where the SDK takes a call for each value.
+"""Histograms as data: all values of a step are counted at once, where the SDK takes a call for each value.
 
 The counts are those that the SDK makes of the same values. A distribution never changes; the sum of two is that of all
 their values. A reader with delta temporality adds up the steps since its last export, because a minimum cannot be
