@@ -6,7 +6,6 @@ import codecs
 import io
 import os
 import sys
-import unicodedata
 from typing import TextIO
 
 import typer
@@ -15,8 +14,6 @@ from rich.console import Console
 PIPE_WIDTH = 120
 LONGEST = 200
 """Characters of a foreign text that are shown at most."""
-CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories of what may move a terminal's cursor, turn its text around, or cannot be written at all."""
 PLAIN = dict(zip("·–—≈…°✓✗▁▂▃▄▅▆▇█", "---~.'+x_.:-=+*#", strict=True))
 
 
@@ -47,9 +44,10 @@ def stop(message: str, *, code: int) -> typer.Exit:
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """A foreign text in one line that no terminal takes for commands, cut where it is long."""
+    """A foreign text in one line that no terminal takes for commands, cut where it is long. Its blanks stay, since it
+    may be a path."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in CONTROLS else c for c in cut)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
