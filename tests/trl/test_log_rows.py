@@ -131,9 +131,10 @@ def test_a_row_never_takes_the_place_of_a_steps_own(
         if not logs:
             continue
         row = {"loss": 1.0, "grad_norm": 2.0, "learning_rate": 3.0, "mean_token_accuracy": 0.5, "epoch": 0.1}
-        capture = rows.capture(row)
+        capture = rows.capture(row, number)
         assert capture is not None
-        added = rows.addition(capture.row)
+        assert rows.addition(capture.row, number + 1) is None, "the row of a step that is not there"
+        added = rows.addition(capture.row, number)
         assert added is not None
         assert added.loss == (1.0 if loss is None and not broken else None)
         assert added.grad_norm == (2.0 if norm is None else None)
@@ -148,5 +149,5 @@ def is_broken(value: float | None) -> bool:
 
 def test_a_row_before_the_first_step_adds_nothing() -> None:
     rows = LogRows(sft_step, everything=True, nan_filter=True)
-    assert rows.addition({"loss": 1.0}) is None
-    assert LogRows(sft_step, everything=False, nan_filter=True).capture({"custom": 1.0}) is None
+    assert rows.addition({"loss": 1.0}, 0) is None
+    assert LogRows(sft_step, everything=False, nan_filter=True).capture({"custom": 1.0}, 0) is None

@@ -35,10 +35,10 @@ class LogRows:
         self._step: Step | None = None
         self._loss_is_spoilt = False
 
-    def capture(self, row: Mapping[str, Any]) -> RowCapture | None:
-        """What this row may add; None where that is nothing."""
+    def capture(self, row: Mapping[str, Any], number: int) -> RowCapture | None:
+        """What this row, which was logged after the step of that number, may add; None where that is nothing."""
         kept = row if self._everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
-        return RowCapture(self, dict(kept)) if kept else None
+        return RowCapture(self, number, dict(kept)) if kept else None
 
     def follow(self, step: Step) -> None:
         """Takes note of a translated step."""
@@ -46,9 +46,9 @@ class LogRows:
         self._loss_is_spoilt |= _is_broken(number(getattr(step, "loss", None)))
         self._check_norm(step)
 
-    def addition(self, row: Mapping[str, Any]) -> Step | None:
-        """The figures of the row that the latest step has not; None before the first step."""
-        if self._step is None:
+    def addition(self, row: Mapping[str, Any], number: int) -> Step | None:
+        """The figures of the row that its step has not; None where that step is not the latest that was translated."""
+        if self._step is None or self._step.number != number:
             return None
         step = self._translate(row)
         for own in fields(self._step):
@@ -81,8 +81,9 @@ class RowCapture:
     """One row on its way to the steps."""
 
     rows: LogRows
+    number: int
     row: dict[str, Any]
 
     def deliver(self, recorder: Recorder) -> None:
-        if (addition := self.rows.addition(self.row)) is not None:
+        if (addition := self.rows.addition(self.row, self.number)) is not None:
             recorder.record(addition)

@@ -79,6 +79,7 @@ class Loop:
         self._tails: Tails = {}
         self._clock = Clock()
         self._in_step = False
+        self._number = state.global_step
         self._grad_norm: Any = None
         self._learning_rate: Any = None
         self.missing: list[str] = []
@@ -118,6 +119,7 @@ class Loop:
 
     def end_step(self, state: TrainerState) -> None:
         self._clock.end, self._in_step = time.perf_counter(), False
+        self._number = state.global_step
         self._emit(self._captured(state), step=True)
 
     def logged(self, row: Mapping[str, Any]) -> None:
@@ -125,7 +127,7 @@ class Loop:
         self._collect()  # behind a log, TRL drops what it holds
         if is_evaluation(row) or is_summary(row):
             return
-        if (capture := self._rows.capture(row)) is not None:
+        if (capture := self._rows.capture(row, self._number)) is not None:
             self._emit(capture)
 
     def _start_anew(self) -> None:
