@@ -31,7 +31,7 @@ OTHER_SCALES = (
     "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",  # verl's own entropy and divergence are per sequence
     "actor_rollout_ref.actor.kl_loss_type=mse",  # which is not the KL divergence
 )
-NEVER_MS = "600000"
+NEVER_MS = "864000000"
 LIMIT = 24
 """Tokens at which the recipe cuts a completion."""
 WINDOW = 45
