@@ -127,11 +127,20 @@ def test_attempts_of_one_run_are_kept_apart(path: Path) -> None:
 
 def test_a_training_that_counts_anew_under_the_same_identity_is_a_session_of_its_own(path: Path) -> None:
     """As two trainings of one notebook may, or a run that was started again without a new attempt."""
-    for values in ([1.0, 2.0], [3.0, 4.0, 5.0]):
-        _write_steps(path, values)
+    for steps in (2, 3):
+        with session(path) as recording:
+            for step in range(steps):
+                recording.meter.create_counter(names.SFT_STEP_COUNT.name).add(1)
+                recording.meter.create_gauge(names.SFT_STEP_LOSS.name).set(steps + step / 10)
+                recording.export()
+    with session(path) as alone:  # an evaluation by itself counts no steps
+        alone.meter.create_counter("counter").add(1)
+        alone.meter.create_gauge(names.SFT_EVAL_LOSS.name).set(1)
+        alone.export()
     sessions = figures.read(path).sessions
-    assert [s.series["counter", ()].values for s in sessions] == [[1, 2], [1, 2, 3]]
-    assert [s.series["gauge", (("term", "a"),)].values for s in sessions] == [[1, 2], [3, 4, 5]]
+    assert [s.series[names.SFT_STEP_COUNT.name, ()].values for s in sessions] == [[1, 2], [1, 2, 3]]
+    assert [s.series[names.SFT_STEP_LOSS.name, ()].values for s in sessions] == [[2, 2.1], [3, 3.1, 3.2]]
+    assert (names.SFT_EVAL_LOSS.name, ()) in sessions[-1].series
 
 
 def _document(*metrics: dict) -> str:

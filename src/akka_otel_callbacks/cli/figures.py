@@ -13,10 +13,12 @@ from typing import Any, BinaryIO
 
 from akka_otel_callbacks.cli import fields
 from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
+from akka_otel_callbacks.common import names
 
 FILE_NAME = "metrics.jsonl"
 HISTOGRAMS = {"histogram": explicit, "exponentialHistogram": exponential}
 SCALARS = ("gauge", "sum")
+STEP_COUNTS = (names.RL_STEP_COUNT.name, names.SFT_STEP_COUNT.name)
 
 LONGEST_LINE = 2**26
 """Bytes of a line that are read at most: no export of ours is nearly as long."""
@@ -207,9 +209,9 @@ def _now(session: Session, points: list[_Point]) -> int:
 
 
 def _counts_anew(session: Session, points: list[_Point]) -> bool:
-    """Whether the counters that the session has began after the session's newest point, all of them."""
-    known = [point for point in points if point.total and point.key in session.series]
-    return bool(known) and all(point.start > session.newest for point in known)
+    """Whether the steps that the session counts are counted by somebody who began after its newest point."""
+    counts = (point for point in points if point.name in STEP_COUNTS and point.key in session.series)
+    return any(point.start > session.newest for point in counts)
 
 
 def _exports(document: Any) -> Iterator[tuple[Labels, list[_Point]]]:
