@@ -11,12 +11,15 @@ import pytest
 import torch
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.attempt import Attempt
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.memory import MemoryAccount, Usage
 from akka_otel_callbacks.common.names import MemoryComponent as Part
-from akka_otel_callbacks.trl import AkkaTelemetryCallback, loop
+from akka_otel_callbacks.trl import AkkaTelemetryCallback, accelerators, loop
 from akka_otel_callbacks.trl.accelerators import claim, device_count
+from tests.support.otlp_sink import otlp_sink
 from tests.support.points import Point
 from tests.trl.runs import Run, exported_run
 from tests.trl.trainings import online, sft
@@ -188,3 +191,38 @@ def test_the_parts_of_a_supervised_step(tiny_model: str, on_device: Any) -> None
     assert second[Part.OPTIMIZER] >= 2 * weight_bytes(run)
     assert second[Part.GRADIENTS] == weight_bytes(run)
     assert second[Part.ACTIVATIONS] == 2_000_000 - second[Part.GRADIENTS]
+
+
+# -- the other ranks
+
+
+def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: dict[str, str] = {}
+
+    def agree(rank: int, value: Callable[[], str], key: str) -> str | None:
+        if rank == 0:
+            store[key] = value()
+        return store.get(key)
+
+    monkeypatch.setattr(accelerators, "agree", agree)
+    for training, number in enumerate((3, 4)):
+        accelerators.tell_ranks(Attempt("run", number), training)
+    wait_for(lambda: len(store) == 2)
+    nvml, identities = FakeNvml(FIRST), []
+
+    def identity(attempt: Attempt) -> Any:
+        identities.append(attempt)
+        said = {names.ATTR_RUN_ID.name: attempt.run_id, names.ATTR_RUN_ATTEMPT.name: attempt.number}
+        return identify({}, engine={}, arguments=said, rank=1)
+
+    with otlp_sink() as sink:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
+        for training, attempt in enumerate((3, 4)):
+            rank = accelerators.Rank(identity, GpuHealth(nvml.claim, backend=nvml, interval_s=0.02), 1, training)
+            wait_for(lambda at=rank: at._telemetry)
+            rank.close()
+            assert identities.pop() == Attempt("run", attempt)
+        placed = sink.series(names.JOB_PLACEMENT)
+    assert {point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for point in placed} <= {"run.3.1", "run.4.1"}
+    silent = accelerators.Rank(lambda attempt: pytest.fail("nobody told it"), GpuHealth([]), 1, 7)
+    silent.close()

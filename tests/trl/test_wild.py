@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import inspect
 import logging
 import pickle
 import threading
@@ -235,6 +236,21 @@ def test_patches_of_the_methods_that_are_heard(
         "get_batch_samples": 2,
     }
     assert memory.latest(LOSS) == pytest.approx(logged_losses(trainer)[-1], abs=1e-4)
+
+
+def test_a_train_that_is_replaced_and_fails(
+    tiny_model: str, memory: TelemetryInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Unsloth compiles transformers' methods anew."""
+    trainer = sft(tiny_model, [ours(memory)], max_steps=2)
+    monkeypatch.setattr(Trainer, "train", inspect.unwrap(Trainer.train))
+    trainer.train()
+    assert [job.status.status_code.name for job in jobs(memory)] == ["UNSET"]
+    assert memory.latest(COUNT) == 2
+    trainer.add_callback(At(step_1=lambda: 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        trainer.train()
+    assert [job.status.status_code.name for job in jobs(memory)] == ["UNSET", "ERROR"], "it is heard again"
 
 
 # -- several callbacks, several trainers

@@ -180,6 +180,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if self._stands_back(trainer):
             self._session.say_once(logging.WARNING, "another AkkaTelemetryCallback publishes; this one stands back")
             return
+        if running(state) is None:
+            tap_train(type(trainer))  # somebody replaced `train`, or it was called before the callback was made
         self._session.begin(trainer, args, state, self._hears(trainer))
 
     def _hears(self, trainer: Trainer | None) -> Callable[[], bool]:

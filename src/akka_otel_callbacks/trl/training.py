@@ -122,7 +122,7 @@ class Training:
     def _open(self, args: TrainingArguments) -> None:
         session, trainer = self._session, self.trainer()
         checkpoint = _checkpoint(self.run, args)
-        resumed = self._resumed(checkpoint) if checkpoint is not None else None
+        resumed = self._resumed(checkpoint)
         attempt = session.begin_attempt(resumed)
         if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
             _claim(checkpoint, attempt)
@@ -194,13 +194,13 @@ class Training:
             attempt = Attempt(telemetry.identity.run_id, telemetry.identity.attempt)
             saved[SAVED] = {"args": {}, "attributes": attempt.state()}
 
-    def _resumed(self, checkpoint: Path) -> Attempt | None:
-        """What a checkpoint says of its run. One that was resumed from before says so in a file of its own: a second
-        training from there is another attempt than the first."""
+    def _resumed(self, checkpoint: Path | None) -> Attempt | None:
+        """What the state that was loaded says of its run; a state that was not loaded says nothing. A checkpoint that
+        was resumed from before says so in a file: a second training from there is another attempt than the first."""
         saved = getattr(self.state, "stateful_callbacks", None)
         own = saved.get(SAVED) if isinstance(saved, Mapping) else None
         attributes = own.get("attributes") if isinstance(own, Mapping) else None
-        return later(Attempt.from_state(attributes), Attempt.read(checkpoint))
+        return later(Attempt.from_state(attributes), Attempt.read(checkpoint) if checkpoint is not None else None)
 
 
 def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
