@@ -106,6 +106,8 @@ class Recorder:
             figures, distributions = self.board.changes(figures), []
         else:
             distributions = _distributions(step, self.labels, nonfinite)
+        if not (completes or figures or distributions or nonfinite):
+            return  # a log row that has nothing new
         record = Record(self.reported_ns or time.time_ns(), completes, figures, distributions)
         with self.lock:
             self.board = self.board.replaced_by(figures) if completes else self.board.amended_with(figures)
@@ -159,21 +161,18 @@ def _figures(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> Figur
         value = getattr(step, field)
         if value is None:
             continue
-        points = [
-            (figure, attributes)
-            for raw, attributes in _series(value, metric, by, labels)
-            if (figure := number(raw)) is not None and _is_finite(figure, metric, attributes, nonfinite)
-        ]
+        points = []
+        for raw, attributes in _series(value, metric, by, labels):
+            figure = number(raw)
+            if figure is None:
+                continue
+            if math.isfinite(figure):
+                points.append((figure, attributes))
+            else:
+                nonfinite[metric.name, attributes.get(TERM)] += 1
         if points:
             figures[metric] = points
     return figures
-
-
-def _is_finite(figure: float, metric: Metric, attributes: Attributes, nonfinite: Counter[NonFinite]) -> bool:
-    if math.isfinite(figure):
-        return True
-    nonfinite[metric.name, attributes.get(TERM)] += 1
-    return False
 
 
 def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> list[Distributed]:

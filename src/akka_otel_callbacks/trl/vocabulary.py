@@ -117,8 +117,9 @@ def is_summary(row: Values) -> bool:
 
 def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> StepT:
     for key, field, reduce, of in keys:
-        found = _numbers(values[key]) if key in values else []
-        if found and getattr(step, field) is None:  # of an old and a new key side by side the new one, listed first
+        if key not in values or getattr(step, field) is not None:
+            continue  # of an old and a new key side by side the new one counts, which is listed first
+        if found := _numbers(values[key]):
             weights = counts.get(of) if of else None
             known = weights is not None and len(weights) == len(found)
             setattr(step, field, _weighted(found, weights or ()) if known else reduce(found))
@@ -161,8 +162,8 @@ def _tool_failure_ratio(values: Values) -> float | None:
 def _terms(values: Values, suffix: str, weights: Mapping[str, float]) -> dict[str, Any]:
     """`rewards/<name>/mean` or `/std` (up to 0.16 `rewards/<name>` for the mean), as the weighted share."""
     terms = {}
-    for key, value in values.items():
-        name = _term_name(str(key), suffix)
+    for key in [key for key in values if str(key).startswith(REWARDS)]:
+        name, value = _term_name(str(key), suffix), values[key]
         found = mean(_numbers(value)) if name is not None else None
         if name is not None and found is not None:
             weight = weights.get(name, 1.0)
@@ -171,8 +172,6 @@ def _terms(values: Values, suffix: str, weights: Mapping[str, float]) -> dict[st
 
 
 def _term_name(key: str, suffix: str) -> str | None:
-    if not key.startswith(REWARDS):
-        return None
     name = key[len(REWARDS) :]
     if name.endswith(suffix):
         return name[: -len(suffix)] or None
