@@ -1,4 +1,4 @@
-"""What verl's driver hands to the processes of a job. `e2e/test_jobs.py` has jobs that Ray runs."""
+"""What verl's driver hands to the processes of a job. `test_ray_jobs.py` has jobs that Ray runs."""
 
 from __future__ import annotations
 

@@ -249,5 +249,8 @@ def _given_by_user() -> Mapping[str, str]:
 
     if not ray.is_initialized():
         return {}
-    variables = ray.get_runtime_context().runtime_env.get("env_vars") or {}
+    try:
+        variables = ray.get_runtime_context().runtime_env.get("env_vars") or {}
+    except Exception:  # noqa: BLE001 - a client of Ray knows less of its job
+        return {}
     return {name: value for name, value in variables.items() if name not in _handed_to_job}
