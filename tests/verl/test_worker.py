@@ -206,3 +206,45 @@ def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
     for _ in range(100):
         verl_worker.Worker()
     assert (time.perf_counter() - started) / 100 < 0.01
+
+
+def test_the_switch_of_the_gpu_figures_reaches_a_worker(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from akka_otel_callbacks.common.gpu import health
+    from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
+    from akka_otel_callbacks.common.gpu.nvml import Nvml
+
+    gpus = FakeNvml(FakeGpu())
+    monkeypatch.setattr(health, "Nvml", lambda backend=None, off=False: Nvml(gpus, off=off))
+    monkeypatch.setattr(worker, "_claim", lambda *_: [0])
+    for switched_off in (True, False):  # what the sink has of the second, it must not have of the first
+        monkeypatch.setattr(worker, "_process", None)
+        monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1" if switched_off else "")
+        trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+        wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+        if not switched_off:
+            wait_until(lambda: sink.series(names.HW_TEMPERATURE))
+        worker._process._telemetry.close()
+        has_id = any(names.ATTR_HW_ID.name in point.attributes for point in sink.series(names.JOB_PLACEMENT))
+        assert (names.HW_TEMPERATURE.name in sink.names(), has_id) == (not switched_off, not switched_off)
+        del trainer
+
+
+def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has what the driver gave to the job, and nothing from the trainer's process: any ID would be an invention."""
+    monkeypatch.setenv(environment.RUN_VARIABLE, environment.to_launch({}, {})[environment.RUN_VARIABLE])
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    time.sleep(0.4)
+    assert worker._process._telemetry is None
+    assert sink.metrics() == []
+    del trainer
+
+
+@pytest.mark.parametrize(
+    ("rank", "on_node", "speaks"), [(0, "8", True), (3, "8", False), (8, "8", True), (3, "", True)]
+)
+def test_one_worker_of_each_node_says_where_the_figures_are(rank: int, on_node: str, speaks: bool) -> None:
+    assert worker._speaks_for_node({"RANK": str(rank), "RAY_LOCAL_WORLD_SIZE": on_node}) is speaks
