@@ -30,7 +30,7 @@ from transformers import TrainerCallback
 from benchmarks import stand_in
 from benchmarks.loggers import GAUGES, LOGGERS, OURS, OURS_OTLP, TENSORBOARD, RowLogger
 
-BATCH = 50
+BATCH = 100
 COMPUTE = bytes(5_000_000)
 SETTLE_S = 0.05
 SLOW_S = 1e-3
@@ -136,7 +136,7 @@ def measure(contenders: list[Contender], turns: int, seconds_each: float) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=20, help=f"turns of each logger, of {BATCH} steps")
+    parser.add_argument("--turns", type=int, default=16, help=f"turns of each logger, of {BATCH} steps")
     parser.add_argument("--seconds", type=float, default=5.0, help="time of each logger, at most")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
