@@ -7,6 +7,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from transformers import (
 )
 
 from akka_otel_callbacks.common import guard, names
-from akka_otel_callbacks.trl import rl
+from akka_otel_callbacks.trl import loop, rl
 from tests.support import tiny
 from tests.trl.expected import LOSS_DIGITS, RL_LOGGED, SFT_LOGGED
 from tests.trl.runs import Run, exported_run, plain_run
@@ -182,6 +183,14 @@ def test_another_trainer_that_is_rewarded(make: Any, tiny_model: str, caplog: py
     assert len([message for message in messages(caplog) if "has no" in message]) == 1
     (unused,) = [message for message in messages(caplog) if "never uses" in message]
     assert names.RL_STEP_TOKENS.name in unused
+
+
+def test_what_comes_after_the_end_of_a_step_is_not_the_next_one_s() -> None:
+    """AsyncGRPO's callbacks stand behind ours and fill the buffers of the step that has ended."""
+    values: Any = {"train": {"entropy": [1.0]}}
+    assert loop._training_buffers(SimpleNamespace(_metrics=values)) == values["train"]  # type: ignore[arg-type]
+    filled_late: Any = SimpleNamespace(_metrics=values, _log_step_metrics=lambda: None)
+    assert loop._training_buffers(filled_late) is None
 
 
 # -- hosts that inherit TRL's methods and go another way

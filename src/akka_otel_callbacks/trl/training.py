@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.attempt import Attempt, later
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Listener, Running, running
@@ -90,14 +89,16 @@ class Training:
         if self.telemetry is not None and self.state.global_step != self._step:
             self._end_loop()  # the callback was away: what it read last is of an earlier step
             self._watch(args, self.telemetry)
+        self._in_step = True
         if self.loop is not None:
-            self._in_step = True
             self.loop.begin_step()
 
     def end_step(self) -> None:
         """Of a step whose begin was seen: a callback that joins within a step has only the end of it."""
-        if self.loop is not None and self._in_step:
-            self._in_step, self._step = False, self.state.global_step
+        if not self._in_step:
+            return
+        self._in_step, self._step = False, self.state.global_step
+        if self.loop is not None:
             self.loop.end_step(self.state)
             self._steps += 1
             if self._steps == LOOKS_USED:
@@ -161,14 +162,13 @@ class Training:
         )
         name = type(trainer).__name__ if trainer is not None else "a trainer that could not be found"
         if self._kind is None:
-            logger.info("%s is neither GRPO, RLOO nor SFT: only what it shares with SFT is published", name)
+            line = f"{name} is neither GRPO, RLOO nor SFT: only what it shares with SFT is published"
+            self._session.say_once(logging.INFO, line)
         elif self.loop.missing:
-            logger.warning(
-                "%s of TRL %s has no %s: figures that come from there are taken from the log, at its interval, or "
-                "absent",
-                name,
-                _trl_version(),
-                ", ".join(self.loop.missing),
+            self._session.say_once(
+                logging.WARNING,
+                f"{name} of TRL {_trl_version()} has no {', '.join(self.loop.missing)}: figures that come from there "
+                "are taken from the log, at its interval, or absent",
             )
 
     def _end_loop(self) -> None:
