@@ -89,3 +89,14 @@ def test_a_hook_of_ours_that_cannot_be_imported_does_not_reach_verls_import(
 ) -> None:
     plugin.install(plugin.Hook("some.module", "no_such_module:install", "nothing"), ModuleType("some.module"))
     assert len(failed) == 1
+
+
+@pytest.mark.parametrize("policy", ["", "other, AKKA_OTEL"])
+def test_verl_takes_the_word_where_doctor_says_so(policy: str) -> None:
+    pytest.importorskip("verl", reason="verl is not installed in this environment")
+    from akka_otel_callbacks.cli.verl_checks import PLUGINS, refusal
+
+    code = "from verl.utils.tracking import Tracking; print('akka_otel' in Tracking.supported_backend)"
+    environ = {**os.environ, PLUGINS: policy}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True)
+    assert (done.stdout.split()[-1] == "True") is (refusal((0, 9), environ) is None)
