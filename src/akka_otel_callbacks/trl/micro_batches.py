@@ -60,7 +60,7 @@ def _mask(mask: Any) -> Mask | None:
     if getattr(mask, "ndim", None) != 2 or not hasattr(mask, "dtype") or not hasattr(mask, "numel"):
         return Mask(readable=False)
     integers = not (mask.dtype.is_floating_point or mask.dtype.is_complex)
-    return Mask(mask.numel(), (mask != 0).sum(), mask.sum(), integers)
+    return Mask(mask.numel(), mask.count_nonzero(), mask.sum(), integers)
 
 
 def _labels(values: Mapping[str, Any], ids: Any) -> Any:
@@ -68,7 +68,7 @@ def _labels(values: Mapping[str, Any], ids: Any) -> Any:
     labels: Any = values.get("labels")
     if getattr(labels, "shape", ()) != getattr(ids, "shape", None) or getattr(labels, "ndim", 0) != 2:
         return None
-    return ((labels[:, 1:] if shifted is None else shifted) != IGNORED).sum()
+    return ((labels[:, 1:] if shifted is None else shifted) != IGNORED).count_nonzero()
 
 
 def padding(batches: Sequence[MicroBatch]) -> float | None:
