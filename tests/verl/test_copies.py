@@ -111,6 +111,18 @@ def test_a_function_that_nobody_copied_is_not_searched_for(source: ModuleType, m
     assert source.answer() == 2
 
 
+def test_other_names_of_the_module_are_not_asked_for_anything(source: ModuleType) -> None:
+    class Hostile:
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("compared")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    source.hostile = Hostile()
+    assert double(source) == []
+    assert source.answer() == 2
+
+
 WRAPPED_NAMES = """
 import sys, types
 

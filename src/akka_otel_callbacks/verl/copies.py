@@ -21,9 +21,10 @@ def holders_of(function: Any, owner: ModuleType) -> list[Any]:
     """
     defined_in = sys.modules.get(getattr(function, "__module__", None) or "", owner)
     namespaces = [vars(module) for module in {id(module): module for module in (owner, defined_in)}.values()]
-    known = sum(list(namespace.values()).count(function) for namespace in namespaces)
-    is_being_imported = getattr(owner.__spec__, "_initializing", False)  # nobody can have copied a name of it yet
-    if is_being_imported or sys.getrefcount(function) <= known + _references_of_calls():
+    if getattr(owner.__spec__, "_initializing", False):  # nobody can have copied a name of it yet
+        return namespaces
+    known = sum(value is function for namespace in namespaces for value in list(namespace.values()))
+    if sys.getrefcount(function) <= known + _references_of_calls():
         return namespaces
     return [holder for holder in gc.get_referrers(function) if not isinstance(holder, FrameType)]
 
