@@ -83,6 +83,8 @@ def test_outside_a_run_the_tags_stay_as_they_are(monkeypatch: pytest.MonkeyPatch
 
 def test_a_put_of_tags_alone_passes() -> None:
     assert put({"turn_scores": []}, fields=None, tags=[{"status": "running"}]) == [{"status": "running"}]
+    prompts = {"raw_prompt": ["a"]}
+    assert put({"turn_scores": []}, fields=prompts, tags=[{"status": "pending"}]) == [{"status": "pending"}]
     assert put({"turn_scores": []}, tags=None) is None
 
 

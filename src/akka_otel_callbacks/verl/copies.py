@@ -22,10 +22,10 @@ def holders_of(function: Any, owner: ModuleType) -> list[Any]:
     defined_in = sys.modules.get(getattr(function, "__module__", None) or "", owner)
     namespaces = [vars(module) for module in {id(module): module for module in (owner, defined_in)}.values()]
     if getattr(owner.__spec__, "_initializing", False):  # nobody can have copied a name of it yet
-        return namespaces
+        return []
     known = sum(value is function for namespace in namespaces for value in list(namespace.values()))
     if sys.getrefcount(function) <= known + _references_of_calls():
-        return namespaces
+        return []
     return [holder for holder in gc.get_referrers(function) if not isinstance(holder, FrameType)]
 
 

@@ -56,8 +56,8 @@ def _telling(put: Callable[..., Any]) -> Callable[..., Any]:
 
 @guarded
 def _tell(fields: Any, tags: Sequence[dict[str, Any]] | None) -> None:
-    if not tags or fields is None:
-        return
+    if not tags or fields is None or "extra_fields" not in fields.keys():  # noqa: SIM118 - of a TensorDict
+        return  # prompts, for one
     for tag, held in zip(tags, fields["extra_fields"], strict=True):
         extra = getattr(held, "data", held)  # tensordict wraps an object, or not, by its version
         tag[TERMS] = numbers(extra.get("reward_extra_info") or {})
