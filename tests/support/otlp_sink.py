@@ -44,11 +44,13 @@ class OtlpSink:
         cannot_unpack: the HTTP status for what is compressed, where it cannot unpack that; 0: it can. gRPC has a
             status of its own for it, and a server that cannot is made so.
         rejected: how many points or spans of each export it says it did not take, and why; None says nothing.
+        largest: of how many bytes an export may be as it comes, and unpacked over gRPC; 0: of any.
         requests: (transport, path, headers in lower case) of every export kept.
     """
 
-    def __init__(self, http: str, grpc: str, status: int = 200, cannot_unpack: int = 0) -> None:
-        self.http, self.grpc, self.status, self.cannot_unpack = http, grpc, status, cannot_unpack
+    def __init__(self, http: str, grpc: str, status: int = 200, cannot_unpack: int = 0, largest: int = 0) -> None:
+        self.http, self.grpc, self.status = http, grpc, status
+        self.cannot_unpack, self.largest = cannot_unpack, largest
         self.refused = 0
         self.rejected: tuple[int, str] | None = None
         self.requests: list[tuple[str, str, Mapping[str, str]]] = []
@@ -117,9 +119,9 @@ class OtlpSink:
 
 
 @contextmanager
-def otlp_sink(status: int = 200, cannot_unpack: int = 0) -> Iterator[OtlpSink]:
+def otlp_sink(status: int = 200, cannot_unpack: int = 0, largest: int = 0) -> Iterator[OtlpSink]:
     """A receiver on two free loopback ports, stopped at the end."""
-    sink = OtlpSink("", "", status, cannot_unpack)
+    sink = OtlpSink("", "", status, cannot_unpack, largest)
     with _http_server(sink) as sink.http, _grpc_server(sink) as sink.grpc:
         yield sink
 
@@ -190,6 +192,9 @@ def _http_server(sink: OtlpSink) -> Iterator[str]:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path not in messages:
                 return self._answer(404)
+            if 0 < sink.largest < len(body):
+                sink.refused += 1
+                return self._answer(413)
             encoding = self.headers.get("content-encoding", "")
             if encoding and sink.cannot_unpack:
                 sink.refused += 1
@@ -249,8 +254,10 @@ def _grpc_server(sink: OtlpSink) -> Iterator[str]:
         def Export(self, request: Any, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
             return export(request, context)
 
-    only_plain = [("grpc.compression_enabled_algorithms_bitset", 1)] if sink.cannot_unpack else None
-    server = grpc.server(ThreadPoolExecutor(2), options=only_plain)
+    options = [("grpc.compression_enabled_algorithms_bitset", 1)] if sink.cannot_unpack else []
+    if sink.largest:
+        options.append(("grpc.max_receive_message_length", sink.largest))
+    server = grpc.server(ThreadPoolExecutor(2), options=options)
     metrics.add_MetricsServiceServicer_to_server(Metrics(), server)
     traces.add_TraceServiceServicer_to_server(Traces(), server)
     port = server.add_insecure_port("127.0.0.1:0")

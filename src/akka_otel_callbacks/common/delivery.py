@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from akka_otel_callbacks.common.text import one_line
 
 REJECTED = "rejected"
 """The kind of a reply to what arrived and was not taken as a whole."""
+TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds", re.IGNORECASE)
+"""How receivers say that a message is more than they take, which has a status of its own over HTTP only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class Reply:
     status: int | None = None
     retryable: bool = False
     retry_after_s: float | None = None
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the receiver may take the same in smaller parts."""
+        return not self.delivered and (self.status == 413 or bool(TOO_LARGE.search(self.reason)))
 
     @classmethod
     def to_accepted(cls, response: Any, status: int | None) -> Reply:

@@ -22,8 +22,9 @@ from akka_otel_callbacks.common.recorder import Record, Recorder, Snapshot
 from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, Step
 from akka_otel_callbacks.common.translator import Translator
 
-PATIENCE_S = 2.0
-"""How long a collection waits for the translation of what was captured before it."""
+PATIENCE_S = 1.0
+"""How long a collection waits for the translation of what was captured before it. It is half of what a close may
+take, so that what is translated by then has time to be sent."""
 
 _CREATE_OBSERVABLE = {
     Kind.GAUGE: "create_observable_gauge",

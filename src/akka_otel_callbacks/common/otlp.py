@@ -95,7 +95,8 @@ class Delivery:
         """Whether the receiver took something that was compressed."""
         self._watch = Watch.of(f"{target.protocol} {urlsplit(target.endpoint or '').netloc or target.endpoint}")
         self._jitter = random.Random()
-        self._stopped = threading.Event()
+        self._closed = False
+        self._hurried = threading.Event()
         self.reply: Reply | None = None
         """To the last attempt of the newest export; None before there is one."""
 
@@ -121,8 +122,13 @@ class Delivery:
             self._compression = PLAIN
         return plain
 
+    def hurry(self) -> None:
+        """Has the next attempt follow at once, because the time is running out."""
+        self._hurried.set()
+
     def close(self) -> None:
-        self._stopped.set()
+        self._closed = True
+        self.hurry()
         self._sender.close()
         self._watch.forget(self)
 
@@ -137,7 +143,9 @@ class Delivery:
                 pause_s = self._pause_s(reply, attempt)
             if reply.delivered or not reply.retryable or time.monotonic() + pause_s > deadline:
                 return reply
-            if self._stopped.wait(pause_s):
+            self._hurried.wait(pause_s)
+            self._hurried.clear()
+            if self._closed:
                 break
         return reply
 
@@ -166,6 +174,8 @@ class OtlpMetrics(MetricExporter):
         return MetricExportResult.SUCCESS if delivered else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Does not wait: it ends the pause before another attempt."""
+        self.delivery.hurry()
         return True
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import Attributes, Board, Point
+from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.distributions import Distribution, Exponential
 from akka_otel_callbacks.common.metric import Kind, Metric
 from akka_otel_callbacks.common.observed import Observed
@@ -36,8 +36,9 @@ SCOPE = "akka_otel_callbacks"
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
 """Buckets of an exponential histogram where it must be an explicit one: in Prometheus's format."""
-PATIENCE_S = 2.0
-"""How long a collection waits for the translation of what was captured before it."""
+PATIENCE_S = 1.0
+"""How long a collection waits for the translation of what was captured before it. It is half of what a close may
+take, so that what is translated by then has time to be sent."""
 
 Series = tuple[Metric, tuple[Any, ...]]
 
@@ -82,6 +83,9 @@ class Producer:
         self._sent_totals: dict[Series, float] = {}
         self._collected_ns = self._sent_ns = run.start_ns
         self._collecting = threading.Lock()
+        self._moments: list[Moment] = []
+        self.is_part = False
+        """Whether more is left to collect than the last collection had."""
         if run.recorder is not None:
             run.recorder.listeners.append(self.hear)
 
@@ -91,42 +95,51 @@ class Producer:
         for metric, attributes, _, distribution in record.distributions:
             _add(self._new, (metric, (*attributes.values(),)), attributes, distribution)
 
-    def collect(self) -> MetricsData | None:
-        """Everything to be exported now; None where there is nothing."""
+    @property
+    def steps(self) -> int:
+        """How many steps and evaluations the last collection had."""
+        return len(self._moments)
+
+    def collect(self, most_steps: int | None = None) -> MetricsData | None:
+        """What is to be exported now; None where there is nothing. Of more than `most_steps` steps it has the oldest,
+        and not the latest figures, which come after those of all steps."""
         observed = self._run.observed.points()
         if self._run.translator is not None:
             self._run.translator.catch_up(self._patience_s)
         with self._collecting:  # scrapes may come at the same time
-            metrics = [*self._metrics(observed)]
+            metrics = [*self._metrics(observed, most_steps)]
         scopes = [ScopeMetrics(InstrumentationScope(SCOPE), metrics, "")]
         return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if metrics else None
 
     def sent(self) -> None:
         """What `collect` gave has arrived."""
-        self.unsent.sent()
+        if self._moments:
+            self.unsent.sent(self._moments[-1].time_ns)
         self._sent_totals, self._sent_ns = self._totals, self._collected_ns
         if Kind.HISTOGRAM in self._deltas:
             self._distributions = {}
 
-    def _metrics(self, observed: Mapping[Metric, Sequence[Point]]) -> Iterator[MetricData]:
+    def _metrics(self, observed: Mapping[Metric, Sequence[Point]], most_steps: int | None) -> Iterator[MetricData]:
         self._totals = dict(self._sent_totals)
         moments, snapshot, until_ns = self._recorded()
+        self._moments = moments[:most_steps]
+        self.is_part = len(self._moments) < len(moments)
         for metric, points in {**observed, **snapshot.counters}.items():
             if points:
                 yield self._scalar(metric, points)
-        for metric, course in _course(moments, snapshot.board, until_ns).items():
+        for metric, course in _course(self._moments, Board() if self.is_part else snapshot.board, until_ns).items():
             yield _data(metric, Gauge(course))
         yield from self._histograms()
 
     def _recorded(self) -> tuple[list[Moment], Snapshot, int]:
         """What steps reported: since the last export that arrived, what holds now, and up to when it is known."""
         recorder, translator = self._run.recorder, self._run.translator
-        self._collected_ns = time.time_ns()
+        self._collected_ns = max(now_ns(), self._collected_ns + 1)
         if recorder is None or translator is None:
             return [], Snapshot(Board(), {}), 0
         with recorder.lock:
-            self._collected_ns = time.time_ns()
-            until_ns = translator.known_until_ns(self._collected_ns)
+            self._collected_ns = max(now_ns(), self._collected_ns)
+            until_ns = recorder.next_ns(translator.known_until_ns(self._collected_ns))
             moments, snapshot = self.unsent.take(), recorder.snapshot()
             new, self._new = self._new, {}
         for series, (attributes, distribution) in new.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
-from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult
+from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
 
 from akka_otel_callbacks.common.delivery import REJECTED, Reply
 from akka_otel_callbacks.common.metric import Kind
@@ -27,12 +27,28 @@ class Push:
         self._producer = Producer(run, deltas=_deltas(exporter))
         self._arrived = True
         self._sending = False
+        self._most_steps: int | None = None
 
     def export(self) -> bool:
-        """Sends what there is. False where it did not arrive; it is then part of the next export."""
-        data = self._producer.collect()
-        if data is None:
-            return True
+        """Sends what there is, in parts where the receiver finds it too large. False where it did not arrive; it is
+        then part of the next export."""
+        while True:
+            data = self._producer.collect(self._most_steps)
+            if data is None:
+                return True
+            if self._send(data):
+                if not self._producer.is_part:
+                    return True
+            elif self._is_too_large() and self._producer.steps > 1:
+                self._most_steps = self._producer.steps // 2
+            else:
+                return False
+
+    def hurry(self) -> None:
+        """Has the exporter not wait before it tries again."""
+        self._exporter.force_flush()
+
+    def _send(self, data: MetricsData) -> bool:
         context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # our requests are no part of their traces
         self._arrived, self._sending = False, True
         try:
@@ -71,6 +87,10 @@ class Push:
     def _reply(self) -> Reply | None:
         """What the receiver said to the newest export. A file says nothing."""
         return getattr(self._exporter, "reply", None)
+
+    def _is_too_large(self) -> bool:
+        reply = self._reply()
+        return reply is not None and reply.too_large
 
     def _rejected(self) -> bool:
         """Whether the receiver took the rest and will never take what it left: to send that again would be wrong."""

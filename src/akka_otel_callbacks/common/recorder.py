@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes, AttributeValue, Board, Figures, Point
+from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential, numbers_of
 from akka_otel_callbacks.common.labels import Labels
 from akka_otel_callbacks.common.metric import Attribute, Metric
@@ -91,6 +91,7 @@ class Recorder:
         if step_type is RLStep:
             self.counters[names.RL_ROLLOUT_REWARD_NEGATIVE] = self.negative_points
         self._last_number: int | None = None
+        self._last_ns = 0
 
     def record(self, step: Step) -> None:
         """Takes a finished step, or an amendment where the step has no number.
@@ -108,8 +109,9 @@ class Recorder:
             distributions = _distributions(step, self.labels, nonfinite)
         if not (completes or figures or distributions or nonfinite):
             return  # a log row that has nothing new
-        record = Record(self.reported_ns or time.time_ns(), completes, figures, distributions)
         with self.lock:
+            time_ns = self.next_ns(self.reported_ns or now_ns())
+            record = Record(time_ns, completes, figures, distributions)
             self.board = self.board.replaced_by(figures) if completes else self.board.amended_with(figures)
             if completes:
                 self._last_number = step.number
@@ -125,6 +127,12 @@ class Recorder:
     def begin_again(self) -> None:
         """The loop starts over within the run: the next step is another one, whatever its number."""
         self._last_number = None
+
+    def next_ns(self, time_ns: int) -> int:
+        """This time, or one just after the last that was given out: no two points of a series have the same. Only with
+        `lock` held."""
+        self._last_ns = max(time_ns, self._last_ns + 1)
+        return self._last_ns
 
     def snapshot(self) -> Snapshot:
         """Only with `lock` held."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import exporters, names
 from akka_otel_callbacks.common.board import Point
+from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
 from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.common.identity import RunIdentity
@@ -113,6 +114,7 @@ class Telemetry:
         """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
         processes that may be killed without an end."""
         deadline = time.monotonic() + timeout_s
+        self._hurry()
         flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in self._loops]
         return all(flushed)
 
@@ -138,6 +140,7 @@ class Telemetry:
         exported_by = deadline - HOOKS_SHARE * timeout_s
         for closer in self._closers:
             closer.stop()
+        self._hurry()
         for closer in self._closers:
             closer.join(max(0.0, exported_by - time.monotonic()))
         self.silence()
@@ -164,6 +167,10 @@ class Telemetry:
             self._translator.start()
         for closer in (*self._closers, self._hooks):
             closer.start()
+
+    def _hurry(self) -> None:
+        for push, _ in self._pushes:
+            push.hurry()
 
     def _run_hooks(self) -> None:
         for close in self._close_at_once:
@@ -201,7 +208,7 @@ class Telemetry:
         from akka_otel_callbacks.common.scrape import serve
 
         observed = Observed()
-        run = Run(self._resource, time.time_ns(), observed, self._recorder, self._translator)
+        run = Run(self._resource, now_ns(), observed, self._recorder, self._translator)
         self._observe, self.recording = observed.add, True
         for output in outputs:
             self._close_at_once.append(output.close)

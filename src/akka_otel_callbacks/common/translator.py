@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export_loop import ExportLoop
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
@@ -148,7 +149,7 @@ class Translator(threading.Thread):
 
     def _append(self, capture: Capture, values: int) -> None:
         self._values_added += values
-        self._queue.append(Waiting(time.time_ns(), capture, values))
+        self._queue.append(Waiting(now_ns(), capture, values))
         if self._asleep:
             self._ring()
 

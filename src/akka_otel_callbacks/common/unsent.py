@@ -45,10 +45,10 @@ class Unsent:
         """Everything to be sent, in the order of time."""
         return sorted([*self._steps.take(), *self._amendments.take()], key=lambda moment: moment.time_ns)
 
-    def sent(self) -> None:
-        """What `take` gave has arrived."""
-        self._steps.sent()
-        self._amendments.sent()
+    def sent(self, until_ns: int) -> None:
+        """What `take` gave has arrived, up to this time."""
+        self._steps.sent(until_ns)
+        self._amendments.sent(until_ns)
 
 
 class _Even:
@@ -80,8 +80,8 @@ class _Even:
             self._taken = self._halved(self._taken)
         return self._taken
 
-    def sent(self) -> None:
-        self._taken = []
+    def sent(self, until_ns: int) -> None:
+        self._taken = [moment for moment in self._taken if moment.time_ns > until_ns]
 
     def _halved(self, moments: list[Moment]) -> list[Moment]:
         kept = moments[::2]
