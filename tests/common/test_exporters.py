@@ -31,6 +31,11 @@ FILES = (["file akka-otel/run/metrics.jsonl"], ["file akka-otel/run/traces.jsonl
 CHOICES = {
     "nothing is said": ({}, *FILES),
     "empty is nothing": ({ENDPOINT: "", "OTEL_METRICS_EXPORTER": "", PROTOCOL: ""}, *FILES),
+    "a folder at home": (
+        {"AKKA_OTEL_DIR": "~/run7"},
+        [f"file {Path.home()}/run7/metrics.jsonl"],
+        [f"file {Path.home()}/run7/traces.jsonl"],
+    ),
     "a folder": ({"AKKA_OTEL_DIR": "/var/run7"}, ["file /var/run7/metrics.jsonl"], ["file /var/run7/traces.jsonl"]),
     "disabled": ({"OTEL_SDK_DISABLED": " True ", ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "file"}, [], []),
     "not disabled": ({"OTEL_SDK_DISABLED": "1"}, *FILES),

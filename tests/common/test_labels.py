@@ -51,6 +51,12 @@ def test_two_names_stay_two(values: list[str]) -> None:
     assert len({label(value) for value in values}) == len(values)
 
 
+@pytest.mark.parametrize("value", [None, ("a", 1), b"\xff", 2**70, frozenset([1])])
+def test_what_is_no_text_becomes_text(value: Any) -> None:
+    assert clean({"term": value}) == {"term": str(value)}
+    assert Labels().of(names.RL_STEP_REWARD_TERM, names.ATTR_RL_TERM, value) == {names.ATTR_RL_TERM.name: str(value)}
+
+
 @given(ANY)
 def test_a_message_is_one_short_line(text: str) -> None:
     assert one_line(text * 10).isprintable()

@@ -25,7 +25,7 @@ def train_verl(engine: str, steps: int, console: Console) -> None:
     from verl_cpu.train import train
 
     if "AKKA_OTEL_DIR" in os.environ:  # the recipe works in a folder of its own
-        os.environ["AKKA_OTEL_DIR"] = str(Path(os.environ["AKKA_OTEL_DIR"]).absolute())
+        os.environ["AKKA_OTEL_DIR"] = os.path.abspath(os.path.expanduser(os.environ["AKKA_OTEL_DIR"]))
     with TemporaryDirectory() as work, open(Path(work) / "verl.log", "w+b") as said:
         with console.status(f"{engine} trains; it needs about a minute, most of it to start"):
             status = train("grpo", Path(work), steps=steps, loggers=("console", "akka_otel"), output=said)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Attributes, Point
+from akka_otel_callbacks.common.board import Attributes, AttributeValue, Point
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.metric import Attribute, Metric
 from akka_otel_callbacks.common.text import label
 
 MOST_LABELS = 200
 """Values of one attribute in a run. Each is a series in every export, and stays one."""
+LARGEST_NUMBER = 2**63
 
 
 class Labels:
@@ -27,7 +28,7 @@ class Labels:
         known = self._attributes.setdefault(attribute, {})
         found = known.get(value)
         if found is None and len(known) < MOST_LABELS:
-            found = known[value] = {attribute.name: label(value) if isinstance(value, str) else value}
+            found = known[value] = {attribute.name: _clean(value)}
         if found is None:
             self._leave_out(metric, attribute)
         return found
@@ -51,6 +52,12 @@ class Labels:
 
 def clean(attributes: Attributes) -> Attributes:
     """The same attributes with values that every exporter takes."""
-    if all(not isinstance(value, str) or value is label(value) for value in attributes.values()):
-        return attributes
-    return {name: label(value) if isinstance(value, str) else value for name, value in attributes.items()}
+    found = {name: _clean(value) for name, value in attributes.items()}
+    return attributes if all(value is found[name] for name, value in attributes.items()) else found
+
+
+def _clean(value: Any) -> AttributeValue:
+    """A number stays one. Anything else becomes text: an exporter that cannot take it would fail as a whole."""
+    if isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < LARGEST_NUMBER):
+        return value
+    return label(value if isinstance(value, str) else str(value))

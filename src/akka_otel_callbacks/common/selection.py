@@ -6,6 +6,7 @@ choice, because a typo in an environment must not stop a training.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,8 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
         run_id: names the default folder.
         writer: where several processes of a run write, who this one is; it goes into the files' names.
     """
-    directory = Path(_text(environ, "AKKA_OTEL_DIR") or Path("akka-otel") / _safe(run_id))
+    named = os.path.expanduser(_text(environ, "AKKA_OTEL_DIR"))  # no shell does that in a YAML file
+    directory = Path(named or Path("akka-otel") / _safe(run_id))
     files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
     warnings: list[str] = []
     asked_interval_s = _interval_s(environ, warnings)

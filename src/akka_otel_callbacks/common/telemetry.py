@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import socket
 import time
 import weakref
@@ -278,6 +279,6 @@ def _announce(targets: Sequence[Target], reason_none: str) -> None:
     if not targets:
         logger.info("no figures are exported: %s", reason_none)
     for target in targets:
-        look = f"; look with `akka-otel show {target.path.parent}`" if target.path else ""
+        look = f"; look with `akka-otel show {shlex.quote(str(target.path.parent))}`" if target.path else ""
         here = f" on {socket.gethostname()}" if target.path or target.kind == "prometheus" else ""
         logger.info("figures go to %s (%s)%s%s", target, target.reason, look, here)
