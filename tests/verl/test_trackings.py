@@ -56,14 +56,35 @@ LIVES = {
         "second.logger['akka_otel']\nlog(first, 1)\nsecond.finish()\nlog(first, 2)\nfirst.finish()"
     ),
     "one after the other": "for _ in range(2):\n    tracking = make()\n    log(tracking, 1)\n    tracking.finish()",
+    "one that is copied": (
+        "import copy, gc\ntracking = make()\nlog(tracking, 1)\nfor clone in (copy.copy, copy.deepcopy):\n"
+        "    log(clone(tracking), 2)\n    gc.collect()\nlog(tracking, 3)\ntracking.finish()"
+    ),
+    "one of a trainer that is pickled": (
+        "import pickle\ntracking = make()\nlog(tracking, 1)\nclone = pickle.loads(pickle.dumps(tracking))\n"
+        "clone.logger['akka_otel']._said = True\nlog(clone, 2)\nclone.finish()\ndel clone\ntracking.finish()"
+    ),
+    "one of a user's class with a logger of another kind": (
+        "import logging\nclass Users(Tracking):\n    def __init__(self):\n"
+        "        self.logger, self._finished = logging.getLogger(), True\nUsers().finish()\ndel Users"
+    ),
     "one in a forked child too": (
         "tracking = make()\nlog(tracking, 1)\npid = os.fork()\nif pid == 0:\n    tracking.finish()\n    del tracking\n"
         "    sys.exit()\nos.waitpid(pid, 0)\nlog(tracking, 2)\ntracking.finish()"
     ),
 }
-STEPS = {"two of one run": {1: [2]}, "one after the other": {1: [1, 1]}, "one in a forked child too": {1: [2]}}
+STEPS = {
+    "two of one run": {1: [2]},
+    "one that is copied": {1: [3]},
+    "one after the other": {1: [1, 1]},
+    "one in a forked child too": {1: [2]},
+}
 """Steps of each run at its end; one run of one step where nothing is said."""
-SILENT = {"a global of a run that did not ask", "one that was refused"}
+SILENT = {
+    "a global of a run that did not ask",
+    "one that was refused",
+    "one of a user's class with a logger of another kind",
+}
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from akka_otel_callbacks.common.frames import variables
 from akka_otel_callbacks.common.guard import guarded
 
 if TYPE_CHECKING:
@@ -38,26 +38,12 @@ _running: tuple[Running, ...] = ()
 
 
 def find_trainer(state: TrainerState | None = None) -> Trainer | None:
-    """The trainer that a state belongs to and that is in its `train`; else the one whose method is on the call stack.
-
-    Not for step events where the first may fail: up to Python 3.12 reading a frame's locals keeps what they hold alive
-    with the frame, and in a step that would be the batch.
-    """
+    """The trainer that a state belongs to and that is in its `train`; else the one whose method is being called."""
     from transformers import Trainer
 
     if (run := running(state)) is not None:
         return run.trainer
-    for frame in _frames(sys._getframe(1)):
-        candidate = frame.f_locals.get("self")
-        if isinstance(candidate, Trainer):
-            return candidate
-    return None
-
-
-def _frames(frame: Any) -> Iterator[Any]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return next((found for called in variables("self") if isinstance(found := called["self"], Trainer)), None)
 
 
 class Running:

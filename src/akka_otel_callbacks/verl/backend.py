@@ -10,7 +10,7 @@ from typing import Any
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import NO_ATTRIBUTES
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.log import show_infos
+from akka_otel_callbacks.common.log import logger, show_infos
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.verl import run, worker
@@ -49,6 +49,14 @@ class Backend:
             self._checkpoints.start()
         atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
 
+    def __deepcopy__(self, memo: Any) -> Backend:
+        """A copied trainer logs to the same run."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Elsewhere], tuple[()]]:
+        """A trainer can be pickled, as Ray does with what it is handed; the run stays with the process that has it."""
+        return Elsewhere, ()
+
     @guarded
     def log(self, data: Any, step: int) -> None:
         row = dict(data)
@@ -86,3 +94,21 @@ class Backend:
             INBOX.listening = True
         elif (trainer := find_trainer()) is not None:
             self._clock.watch(trainer)
+
+
+class Elsewhere:
+    """What a pickled backend is where it is unpickled: it publishes nothing, and says so once."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    @guarded
+    def log(self, data: Any, step: int) -> None:
+        if not self._said:
+            self._said = True
+            logger.warning(
+                "a Tracking of verl was pickled; figures that are logged to its copy are not published. Make a Tracking "
+                "in the process that trains"
+            )
+
+    def finish(self, error: BaseException | None = None) -> None: ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from akka_otel_callbacks.common.frames import variables
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.verl import tags
 from akka_otel_callbacks.verl.importhook import wrap
@@ -33,12 +33,10 @@ def install_trainer(trainer: type) -> None:
 
 def install_main_trainer() -> None:
     """The v1 trainer of verl 0.8 runs as `__main__`, where no import hook sees it: it is found on the call stack."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        found = type(frame.f_locals.get("self"))
+    for called in variables("self"):
+        found = type(called["self"])
         if found.__module__ == "__main__" and hasattr(found, "_compute_metrics"):  # a user's own v0 trainer has none
             install_trainer(found)
-        frame = frame.f_back
 
 
 def install_separation(ray_trainer: ModuleType) -> None:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from akka_otel_callbacks.common.frames import variables
+
 LOGGER = "akka_otel"
 
 
@@ -58,13 +60,9 @@ def plain(config: Any) -> Any:
 
 def _candidates() -> Iterator[Any]:
     """What is called `config` in the calling functions, and in the objects whose methods they are."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        names = frame.f_locals
-        if type(names) is dict or frame.f_code.co_flags & 0x2:  # CO_NEWLOCALS: a function's, not a class body's own
-            yield names.get("config")
-            yield _attributes(names.get("self")).get("config")
-        frame = frame.f_back
+    for found in variables("config", "self"):
+        yield found.get("config")
+        yield _attributes(found.get("self")).get("config")
 
 
 def _attributes(instance: Any) -> dict[str, Any]:

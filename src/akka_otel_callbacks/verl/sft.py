@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sys
 import time
-from collections.abc import Iterator
 from typing import Any
+
+from akka_otel_callbacks.common.frames import variables
 
 FIRST_CALL = "_get_batch_seqlens"
 """What both supervised trainers call first with a batch that they fetched."""
@@ -39,11 +39,4 @@ class UpdateClock:
 def find_trainer() -> Any | None:
     """The supervised trainer whose method is on the call stack: verl hands it to nobody, and its module runs as
     `__main__`, where no import hook sees it."""
-    return next((found for frame in _frames() if hasattr(found := frame.f_locals.get("self"), FIRST_CALL)), None)
-
-
-def _frames() -> Iterator[Any]:
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return next((found for called in variables("self") if hasattr(found := called["self"], FIRST_CALL)), None)

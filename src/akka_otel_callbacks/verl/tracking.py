@@ -113,7 +113,8 @@ def _closed_after() -> Iterator[None]:
 
 @guarded
 def _close(tracking: Any, error: BaseException | None) -> None:
-    backend: Any = getattr(tracking, "logger", {}).get(LOGGER)
+    loggers = getattr(tracking, "logger", None)
+    backend: Any = loggers.get(LOGGER) if isinstance(loggers, dict) else None  # a subclass may call anything so
     users = _open_ones.get(backend)
     if users is not None:
         users.discard(tracking)
