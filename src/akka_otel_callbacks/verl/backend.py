@@ -107,8 +107,8 @@ class Elsewhere:
         if not self._said:
             self._said = True
             logger.warning(
-                "a Tracking of verl was pickled; figures that are logged to its copy are not published. Make a Tracking "
-                "in the process that trains"
+                "verl's Tracking was pickled; what is logged to a copy of it is not published. Make one in the process "
+                "that trains"
             )
 
     def finish(self, error: BaseException | None = None) -> None: ...
