@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -67,6 +69,46 @@ def test_another_finder_that_searches_the_whole_path_again_is_no_endless_loop(pa
     sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))  # type: ignore[arg-type]
     after_import({"victim.source": double})
     assert importlib.import_module("victim.source").answer() == 2
+
+
+def test_a_finder_of_an_older_kind_is_passed_over(package: Path) -> None:
+    """A module that is not there stays missing, which many a program expects of an optional one."""
+    after_import({"victim.missing": double, "victim.source": double})
+    sys.meta_path.append(SimpleNamespace(find_module=lambda name, path=None: None))  # type: ignore[arg-type]
+    assert importlib.import_module("victim.source").answer() == 2
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("victim.missing")
+
+
+def test_finders_that_somebody_wrapped_still_find(package: Path) -> None:
+    after_import({"victim.source": double})
+    sys.meta_path[:] = [SimpleNamespace(find_spec=finder.find_spec) for finder in sys.meta_path]  # type: ignore[misc]
+    assert importlib.import_module("victim.source").answer() == 1
+
+
+def test_a_module_of_a_loader_of_an_older_kind_is_imported(package: Path) -> None:
+    after_import({"victim.source": double})
+    loader = SimpleNamespace(load_module=lambda name: sys.modules.setdefault(name, ModuleType(name)))
+
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        return importlib.machinery.ModuleSpec(name, loader) if name == "victim.source" else None  # type: ignore[arg-type]
+
+    sys.meta_path.insert(1, SimpleNamespace(find_spec=find_spec))  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert importlib.import_module("victim.source").__name__ == "victim.source"
+
+
+def test_a_reloaded_module_is_wrapped_again(package: Path) -> None:
+    after_import({"victim.source": double})
+    source = importlib.import_module("victim.source")
+    assert importlib.reload(importlib.reload(source)).answer() == 2
+
+
+def test_a_hooked_modules_loader_can_be_copied(package: Path) -> None:
+    after_import({"victim.source": double})
+    spec = importlib.import_module("victim.source").__spec__
+    assert copy.deepcopy(spec).loader.get_source("victim.source") == spec.loader.get_source("victim.source")
 
 
 def test_a_module_keeps_its_own_error_and_the_hook_does_not_run(package: Path) -> None:

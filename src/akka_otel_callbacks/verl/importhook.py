@@ -65,12 +65,18 @@ class _Finder:
         hook = self._hooks.get(fullname)
         if hook is None:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # type: ignore[arg-type]
-            spec = finder.find_spec(fullname, path, target)
+        finders: list[Any] = list(sys.meta_path)
+        if self not in finders:  # somebody put a finder of their own around each
+            return None
+        for finder in finders[finders.index(self) + 1 :]:
+            find_spec = getattr(
+                finder, "find_spec", None
+            )  # one of an older kind, such as that of an old `six`, has none
+            spec = None if find_spec is None else find_spec(fullname, path, target)
             if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, hook)  # type: ignore[assignment]
-                return spec
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, hook)
+                return spec  # type: ignore[no-any-return]
         return None
 
 
@@ -87,5 +93,5 @@ class _Loader:
         self._hook(module)
 
     def __getattr__(self, name: str) -> Any:
-        # inspect, pkgutil and debuggers ask the loader for source, resources and paths
-        return getattr(self._loader, name)
+        # inspect, pkgutil and debuggers ask the loader for source, resources and paths; a copy has no `__init__`
+        return getattr(vars(self).get("_loader"), name)
