@@ -111,6 +111,16 @@ def test_the_entropy_of_several_batches_is_that_of_all_their_tokens() -> None:
     assert mean_per_token(kept) == pytest.approx(per_single_token(*every))
 
 
+def test_a_part_whose_tokens_were_all_rejected_leaves_the_others_their_mean() -> None:
+    INBOX.listening = True
+    entropy, counted = random(1, ROWS, TOKENS), mask()
+    for part in (counted, torch.zeros_like(counted)):
+        verl_core.agg_loss(entropy, part, "seq-mean-token-sum")
+    kept, _ = INBOX.take_means()
+    assert mean_per_token(kept) == pytest.approx(per_single_token(entropy, counted))
+    assert mean_per_token(kept[1:]) is None
+
+
 def test_nothing_is_kept_where_no_run_listens() -> None:
     verl_core.agg_loss(random(1, ROWS, TOKENS), mask(), "token-mean")
     assert INBOX.take_means() == ([], [])

@@ -75,10 +75,10 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> No
 
 
 def mean_per_token(means: Iterable[PerToken]) -> float | None:
-    """The mean over the tokens of all parts, None of none."""
-    parts = [(float(part.mean), float(part.tokens)) for part in means]
+    """The mean over the tokens of all parts, None of none. That of a part without a token is NaN, and says nothing."""
+    parts = [(float(part.mean), count) for part in means if (count := float(part.tokens))]
     tokens = sum(count for _, count in parts)
-    return sum(mean * count for mean, count in parts) / tokens if tokens else None
+    return sum(mean * count for mean, count in parts) / tokens if parts else None
 
 
 @dataclass(slots=True)
