@@ -286,3 +286,10 @@ def test_any_value_is_a_setting_or_one_line(environ: dict[str, str], exporter: s
         assert str(target)
     assert all(warning.isprintable() for warning in selection.warnings)
     assert len(set(selection.warnings)) == len(selection.warnings)
+
+
+def test_a_password_in_the_place_of_a_port_is_not_shown() -> None:
+    for url in ("http://me:secret", "http://me:secret/more@host:4318"):
+        (warning,) = select({"OTEL_EXPORTER_OTLP_ENDPOINT": url}, "run").warnings
+        assert "secret" not in warning
+        assert "port" in warning

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.exporters import SPAN_LIMITS
+from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.tracing import UnseededIds, parent_context, private_provider
 from tests.common.scripts import run
 
@@ -35,6 +36,21 @@ def test_the_parent_that_the_environment_names() -> None:
     assert (f"{found.trace_id:032x}", f"{found.span_id:016x}") == (TRACE_ID, SPAN_ID)
     assert found.is_remote
     assert dict(found.trace_state) == {"vendor": "1", "other": "2"}
+
+
+@pytest.mark.parametrize(
+    "state", ["secret", "a=1,secret", "A=secret", "a=" + "secret" * 50, ",".join(["a=secret"] * 33)]
+)
+def test_a_malformed_state_is_left_out_and_not_shown(state: str, caplog: pytest.LogCaptureFixture) -> None:
+    logger.addHandler(caplog.handler)
+    try:
+        found = parent(TRACEPARENT=PARENT, TRACESTATE=state)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert found.is_valid
+    assert not found.trace_state
+    assert "TRACESTATE" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @given(st.text() | st.from_regex(r"[0-9a-f]{2}-[0-9a-f]{0,33}-[0-9a-f]{0,17}-[0-9a-f]{0,3}"), st.text())

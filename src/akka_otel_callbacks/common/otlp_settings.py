@@ -205,8 +205,8 @@ def _what_is_wrong_with_the_address(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
         host = parts.hostname or ""
-    except ValueError as error:
-        return one_line(str(error)) if "ort" in str(error) else "it is no URL"
+    except ValueError as error:  # its message has the value, and what follows a colon may be a password
+        return "its port is no number up to 65535" if "ort" in str(error) else "it is no URL"
     if parts.scheme not in ("http", "https"):
         return f"its scheme is {parts.scheme!r}; http and https can be used"
     if not host:

@@ -21,6 +21,8 @@ TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-=+.~:]{20,}")
 """A part of a URL's path that is more likely a token than a name."""
 SIGNALS = ("", "METRICS_", "TRACES_")
 SCHEME = re.compile(r"[\"' ]?[A-Za-z0-9+.\-]*")
+NO_PORT = re.compile(r"(?<!^dns):(?!\d*$)[^:\]]*$", re.IGNORECASE)
+"""What stands in a port's place and is none: a password whose host is missing. gRPC's `dns:collector` has a host."""
 BETWEEN_WORDS = re.compile(r"[\s:;=,'\"(){}\[\]]+")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "grpc_proxy")
 SHORTEST = 4
@@ -49,7 +51,7 @@ def redact_url(url: str) -> str:
         (
             scheme + has_scheme,
             HIDDEN + "@" if has_user else "",
-            place + slash + path,
+            NO_PORT.sub(":" + HIDDEN, place) + slash + path,
             "?" + pairs if pairs else "",
             "#" + HIDDEN if has_fragment else "",
         )
