@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.trl.attach import Listener, find_trainer, tap
+from akka_otel_callbacks.trl.attach import Listener, find_trainer, tap, tap_train
 
 
 class Owner:
@@ -53,7 +53,7 @@ class Heard:
 
     @property
     def arguments(self) -> list[Any]:
-        return [args for _, args, _ in self.calls]
+        return [given.positional for _, given, _ in self.calls]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_a_call_passes_unchanged(owner: Owner) -> None:
     assert heard.can
     assert owner.method(1, 2, key="k") == (1, (2,), "k")
     ((result, args, seconds),) = heard.calls
-    assert (result, args) == ((1, (2,), "k"), (1, 2))
+    assert (result, args) == ((1, (2,), "k"), ((1, 2), {"key": "k"}))
     assert seconds >= 0
     assert type(owner)().method(3) == (3, (), "")
     assert len(heard.calls) == 1, "another instance has nothing to do with it"
@@ -207,6 +207,31 @@ def test_what_is_tapped_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(owner.method))() == "here"
     assert pickle.loads(pickle.dumps(Importable.method)) is Importable.method
     assert not heard.calls
+
+
+@pytest.mark.parametrize("name", ["method", "train"])
+def test_a_class_can_be_pickled_by_value(name: str, owner_type: type[Owner]) -> None:
+    """As cloudpickle does it with those of a notebook, and with all that their methods refer to."""
+    heard = Heard(owner_type())
+    owner_type.train = lambda self: None  # type: ignore[attr-defined]
+    assert tap_train(owner_type)
+    refers_to = inspect.getclosurevars(getattr(owner_type, name))
+    assert set(refers_to.nonlocals) <= {"call", "name"}
+    assert refers_to.globals
+    for value in refers_to.globals.values():
+        assert pickle.loads(pickle.dumps(value)) is value
+    assert heard.can
+
+
+def test_a_call_that_names_everything(owner_type: type[Owner]) -> None:
+    owner = owner_type()
+    hooked: list[Any] = []
+    Listener().after(owner, "method", lambda *call: hooked.append(call))
+    assert owner_type.method(self=owner, first=1) == (1, (), "")
+    given = hooked[0][1]
+    assert (given.get(0, "first"), given.get(1, "second")) == (1, None)
+    with pytest.raises(TypeError, match="self"):
+        owner_type.method()  # type: ignore[call-arg]
 
 
 def test_an_owner_that_is_listened_to_dies_with_its_last_reference(owner_type: type[Owner]) -> None:

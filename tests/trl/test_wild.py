@@ -77,6 +77,42 @@ def test_a_trainer_without_a_variable(tiny_model: str, memory: TelemetryInMemory
     assert len(jobs(memory)) == 2
 
 
+class NamesItsArguments(trl.GRPOTrainer):  # type: ignore[misc]
+    """A trainer of somebody's who calls TRL's methods by keyword."""
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        model.train()
+        prepared = self._prepare_inputs(generation_batch=inputs)
+        loss = self.compute_loss(model=model, inputs=prepared, num_items_in_batch=num_items_in_batch)
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+def test_calls_that_name_their_arguments(tiny_model: str, memory: TelemetryInMemory) -> None:
+    callback = ours(memory, peak_flops=1e12)
+    trainer = online("GRPO", tiny_model, [callback], trainer_class=NamesItsArguments, max_steps=1)
+    type(trainer).train(self=trainer)
+    assert memory.latest(RL_COUNT) == 1
+    assert memory.latest(names.RL_STEP_MFU.name) > 0
+
+
+class Unusual(TrainerCallback):
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("not to be compared")
+
+    __hash__ = object.__hash__
+
+
+class Empty(trl.SFTTrainer):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 0
+
+
+def test_objects_with_ideas_of_their_own(tiny_model: str, memory: TelemetryInMemory) -> None:
+    sft(tiny_model, [Unusual(), ours(memory), Unusual()], trainer_class=Empty, max_steps=1).train()
+    assert memory.latest(COUNT) == 1
+
+
 def test_a_class_in_the_place_of_a_callback(tiny_model: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
     sft(tiny_model, [AkkaTelemetryCallback], max_steps=1).train()  # type: ignore[list-item]

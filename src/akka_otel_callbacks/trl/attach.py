@@ -12,7 +12,8 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from akka_otel_callbacks.common.frames import variables
@@ -21,9 +22,26 @@ from akka_otel_callbacks.common.guard import guarded
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState
 
-Hook = Callable[[Any, tuple[Any, ...], float], None]
-"""Called after a tapped method with its result, its positional arguments and its duration in seconds."""
 Call = Callable[..., Any]
+
+
+class Arguments(NamedTuple):
+    """What a method was called with, less the object that it is of."""
+
+    positional: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        return cls(args[1:], kwargs)
+
+    def get(self, at: int, name: str) -> Any:
+        """One of them, at its place or by its name; None where it was not given."""
+        return self.positional[at] if len(self.positional) > at else self.named.get(name)
+
+
+Hook = Callable[[Any, Arguments, float], None]
+"""Called after a tapped method with its result, its arguments and its duration in seconds."""
 
 TAP = "__akka_otel_tap__"
 """On a tap, the tap itself. What `functools.wraps` makes of a tap has the attribute, too, but is not its value."""
@@ -56,7 +74,7 @@ class Running:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self.arguments = Arguments()
         self.met: list[object] = []
         self._ends: list[Callable[[BaseException | None], object]] = []
 
@@ -125,7 +143,7 @@ class Listener:
             return None
         return entry if self._hears() else None
 
-    def hear(self, entry: _Entry, name: str, call: Call, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def hear(self, entry: _Entry, name: str, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if entry.before is not None:
             entry.before()
         if self.uncalled:
@@ -134,10 +152,10 @@ class Listener:
         self._inside.add(inside)
         start = time.perf_counter()
         try:
-            result = call(owner, *args, **kwargs)
+            result = call(*args, **kwargs)
         finally:
             self._inside.discard(inside)
-        entry.after(result, args, time.perf_counter() - start)
+        entry.after(result, Arguments.of(args, kwargs), time.perf_counter() - start)
         return result
 
 
@@ -185,37 +203,58 @@ def _unbound(method: Any) -> Call:
     return lambda self, *args, **kwargs: method(*args, **kwargs)
 
 
+# Of a tap only its method is its own: everything else is reached by these functions' names. A class of a notebook's is
+# pickled with its methods and with whatever those refer to, and listeners and locks are no part of it.
+
+
 def _heard(call: Call, name: str) -> Call:
-    def tap(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        for listener in _listeners:
-            if (entry := listener.entry(self, name)) is not None:
-                return listener.hear(entry, name, call, self, *args, **kwargs)
-        return call(self, *args, **kwargs)
+    def tap(*args: Any, **kwargs: Any) -> Any:
+        return hear_call(call, name, args, kwargs)
 
     return tap
 
 
 def _run(call: Call, name: str) -> Call:
-    def tap(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        global _running
-        outer = next((run for run in _running if run.trainer is self), None)
-        if outer is not None:  # the same training, in the class above
-            outer.arguments = args, kwargs
-            return call(self, *args, **kwargs)
-        run = Running(self)
-        run.arguments = args, kwargs
-        with _changing:
-            _running = (*_running, run)
-        try:
-            result = call(self, *args, **kwargs)
-        except BaseException as error:
-            run.end(error)
-            raise
-        else:
-            run.end(None)
-            return result
-        finally:
-            with _changing:
-                _running = tuple(other for other in _running if other is not run)
+    def tap(*args: Any, **kwargs: Any) -> Any:
+        return run_call(call, args, kwargs)
 
     return tap
+
+
+def hear_call(call: Call, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls the method and has whoever listens to its object hear of it."""
+    owner = _owner(args, kwargs)
+    for listener in _listeners:
+        if (entry := listener.entry(owner, name)) is not None:
+            return listener.hear(entry, name, call, args, kwargs)
+    return call(*args, **kwargs)
+
+
+def run_call(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls `train`, with a `Running` for as long as it takes."""
+    global _running
+    owner = _owner(args, kwargs)
+    outer = next((run for run in _running if run.trainer is owner), None)
+    if outer is not None:  # the same training, in the class above
+        outer.arguments = Arguments.of(args, kwargs)
+        return call(*args, **kwargs)
+    run = Running(owner)
+    run.arguments = Arguments.of(args, kwargs)
+    with _changing:
+        _running = (*_running, run)
+    try:
+        result = call(*args, **kwargs)
+    except BaseException as error:
+        run.end(error)
+        raise
+    else:
+        run.end(None)
+        return result
+    finally:
+        with _changing:
+            _running = tuple(other for other in _running if other is not run)
+
+
+def _owner(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The object whose method is called, as `Trainer.train(self=trainer)`, too."""
+    return args[0] if args else kwargs.get("self")

@@ -186,10 +186,10 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     def _hears(self, trainer: Trainer | None) -> Callable[[], bool]:
         """Whether the callback is still one of the trainer's. One that another callback calls never was."""
-        if trainer is None or self not in _callbacks(trainer):
+        if trainer is None or not _is_among(self, _callbacks(trainer)):
             return lambda: True
         watched = weakref.ref(trainer)
-        return lambda: self in _callbacks(watched())
+        return lambda: _is_among(self, _callbacks(watched()))
 
     def _stands_back(self, trainer: Trainer | None) -> bool:
         """A trainer has one telemetry: that of the first of our callbacks."""
@@ -197,7 +197,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         return first is not self
 
     def _find(self, state: TrainerState) -> Trainer | None:
-        return find_trainer(state) or self._session.named()
+        found = find_trainer(state)
+        return found if found is not None else self._session.named()
 
     @property
     def _telemetry(self) -> Telemetry | None:
@@ -212,3 +213,8 @@ def _is_off() -> bool:
 def _callbacks(trainer: Trainer | None) -> list[Any]:
     handler = getattr(trainer, "callback_handler", None)
     return getattr(handler, "callbacks", [])
+
+
+def _is_among(callback: object, callbacks: list[Any]) -> bool:
+    """As itself: how others compare is their own affair, and may fail."""
+    return any(found is callback for found in callbacks)

@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import Step
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
-from akka_otel_callbacks.trl.attach import Hook, Listener
+from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
 from akka_otel_callbacks.trl.captures import Clock
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.log_rows import LogRows
@@ -213,10 +213,10 @@ class Loop:
             return trainer, "_get_grad_norm"
         return getattr(trainer, "accelerator", None), "clip_grad_norm_"
 
-    def _normed(self, norm: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _normed(self, norm: Any, args: Arguments, seconds: float) -> None:
         self._grad_norm = norm  # sharded, it counts as none: only a collective could read it, as the trainer's log does
 
-    def _saved(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _saved(self, result: Any, args: Arguments, seconds: float) -> None:
         self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
 
 

@@ -12,6 +12,7 @@ from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop
@@ -25,7 +26,10 @@ Phase = names.RlStepPhase
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
 step's. Of the others the step's loss is their mean."""
-COMPLETION_IDS_ARGUMENT = 3  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
+COMPLETION_IDS_ARGUMENT = (
+    3,
+    "completion_ids_list",
+)  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
 
 
 @dataclass(slots=True)
@@ -149,15 +153,16 @@ class RLLoop(Loop):
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._weights)
 
-    def _completed(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _completed(self, result: Any, args: Arguments, seconds: float) -> None:
         self._memory.end_generation()
         if self.in_training():
             self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
             self._generated.lengths += own_lengths(result)
 
-    def _trained(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
         """One micro-batch of the update: `compute_loss(model, inputs)`. Its logits are needed for the completions."""
-        inputs = args[1] if len(args) > 1 and isinstance(args[1], Mapping) else {}
+        inputs = args.get(1, "inputs")
+        inputs = inputs if isinstance(inputs, Mapping) else {}
         prompts, completions, mask = (inputs.get(key) for key in ("prompt_ids", "completion_ids", "completion_mask"))
         if not self.in_training() or prompts is None or completions is None or mask is None:
             return
@@ -169,7 +174,7 @@ class RLLoop(Loop):
         accumulated = getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
         self._updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
 
-    def _rewarded(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         if not self.in_training():
             return
         self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
@@ -181,8 +186,8 @@ class RLLoop(Loop):
         elif weights.device.type == "cpu":
             weights = weights.tolist()
         self._generated.scores.append((result, weights))
-        if not self._own_lengths and len(args) > COMPLETION_IDS_ARGUMENT:  # before TRL 0.24
-            self._generated.lengths += map(len, args[COMPLETION_IDS_ARGUMENT])
+        if not self._own_lengths:  # before TRL 0.24
+            self._generated.lengths += map(len, args.get(*COMPLETION_IDS_ARGUMENT) or ())
 
 
 def _list(value: Any) -> Any:

@@ -11,6 +11,7 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recorder import Recorder
 from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.efficiency import Positions
@@ -119,7 +120,7 @@ class SFTLoop(Loop):
         new, self._tokens_seen = counted - self._tokens_seen, counted
         return new
 
-    def _fetched(self, result: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _fetched(self, result: Any, args: Arguments, seconds: float) -> None:
         if self._fetches_skipped_batches:  # the first fetch after a resume loads what the resume skips, too
             self._fetches_skipped_batches = False
         else:
@@ -128,7 +129,7 @@ class SFTLoop(Loop):
         while self._fetched_batches and not self._sees_training:
             self._take_batch()
 
-    def _trained(self, loss: Any, args: tuple[Any, ...], seconds: float) -> None:
+    def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
         self._losses.append(copied(loss))
         if self._fetched_batches:
             self._take_batch()

@@ -205,8 +205,7 @@ class Training:
 
 def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
     """The checkpoint that a call of `train` resumes from."""
-    positional, named = run.arguments if run is not None else ((), {})
-    given = named.get("resume_from_checkpoint", positional[0] if positional else None)
+    given = run.arguments.get(0, "resume_from_checkpoint") if run is not None else None
     if given is True:
         from transformers.trainer_utils import get_last_checkpoint
 
