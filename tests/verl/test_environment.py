@@ -304,6 +304,18 @@ def test_whatever_verls_launcher_makes_is_to_train(make: Any) -> None:
     assert environment.names_run(make("RecipesOwnRunner")["runtime_env"]["env_vars"])
 
 
+def test_a_launcher_that_trains_by_itself_makes_workers_of_its_run(make: Any) -> None:
+    """A user's own `run_ppo`, without a TaskRunner."""
+    verls_trainer: dict[str, Any] = {"__name__": "verl.trainer.ppo.ray_trainer", "make": make}
+    exec("def init_workers():\n    return [make('WorkerDict') for _ in range(2)]", verls_trainer)
+
+    def run_ppo() -> Any:
+        return verls_trainer["init_workers"]()
+
+    for worker in run_ppo():
+        assert environment.names_run(worker["runtime_env"]["env_vars"])
+
+
 def test_a_driver_that_trains_by_itself_hands_on_everything(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """sft_trainer_ray, in a Ray that the user's program started."""
     monkeypatch.setenv("AKKA_OTEL_DIR", "/shared")

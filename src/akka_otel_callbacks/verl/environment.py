@@ -235,12 +235,16 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
 
 
 def _is_launch(actor_class: Any) -> bool:
-    """Whether the actor is to be the trainer of a run of its own."""
-    name = getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", "")
+    """Whether the actor is to be the trainer of a run of its own: it is called so, or a launcher makes it. What verl makes
+    within a launcher is of a user's own, which trains right there."""
+    if LAUNCHED in getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", ""):
+        return True
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != LAUNCHER:
+        if str(frame.f_globals.get("__name__")).startswith("verl."):
+            return False
         frame = frame.f_back
-    return LAUNCHED in name or frame is not None
+    return frame is not None
 
 
 def _given_by_user() -> Mapping[str, str]:
