@@ -120,6 +120,19 @@ def test_a_note_that_names_no_checkpoint_is_none(noted: str, tmp_path: Path) -> 
     assert resumed(config(tmp_path)) is None
 
 
+def test_a_pipe_is_no_note_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / TRACKER)
+    assert latest(tmp_path) is None
+
+
+@pytest.mark.parametrize("place", ["a\0b", "a\udcff", "x" * 5000, "", 3])
+def test_a_place_that_cannot_be_has_no_checkpoints(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resumed(config(place)) is None
+    with kept(config(place), Attempt("run", 1)):
+        pass
+
+
 def test_a_folder_that_refuses_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), kept(config(tmp_path), Attempt("run", 1)):
         for step in (1, 2):

@@ -44,6 +44,8 @@ def latest(folder: Path | None) -> Path | None:
     if folder is None:
         return None
     try:
+        if not (folder / TRACKER).is_file():  # opening a pipe would wait for its other end
+            return None
         with (folder / TRACKER).open("rb") as tracker:
             step = int(tracker.read(LONGEST_TRACKER))
     except (OSError, ValueError):
@@ -133,7 +135,7 @@ def _noted(folder: Path | None) -> tuple[int, int] | None:
     """What tells one note of the latest checkpoint from the next, which may be of the same step."""
     try:
         found = (folder / TRACKER).stat() if folder is not None else None
-    except OSError:
+    except (OSError, ValueError):  # a path that no system could name
         return None
     return None if found is None else (found.st_mtime_ns, found.st_ino)
 
