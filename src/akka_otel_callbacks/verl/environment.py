@@ -235,8 +235,8 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
 
 
 def _is_launch(actor_class: Any) -> bool:
-    """Whether the actor is to be the trainer of a run of its own: it is called so, or a launcher makes it. What verl makes
-    within a launcher is of a user's own, which trains right there."""
+    """Whether the actor is to be the trainer of a run of its own: it is called so, or a launcher makes it. What
+    verl makes within a launcher is of a user's own, which trains right there."""
     if LAUNCHED in getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", ""):
         return True
     frame: Any = sys._getframe(1)
