@@ -13,7 +13,7 @@ from akka_otel_callbacks.common.text import one_line
 
 REJECTED = "rejected"
 """The kind of a reply to what arrived and was not taken as a whole."""
-TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds", re.IGNORECASE)
+TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds maximum size", re.IGNORECASE)
 """How receivers say that a message is more than they take, which has a status of its own over HTTP only."""
 
 

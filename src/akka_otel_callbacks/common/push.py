@@ -38,6 +38,7 @@ class Push:
                 return True
             if self._send(data):
                 if not self._producer.is_part:
+                    self._most_steps = None
                     return True
             elif self._is_too_large() and self._producer.steps > 1:
                 self._most_steps = self._producer.steps // 2
