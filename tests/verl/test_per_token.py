@@ -111,6 +111,14 @@ def test_the_entropy_of_several_batches_is_that_of_all_their_tokens() -> None:
     assert mean_per_token(kept) == pytest.approx(per_single_token(*every))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_kept_of_a_loss_that_is_computed_in_the_trainers_process_holds_no_graph(mode: str) -> None:
+    INBOX.listening = True
+    verl_core.agg_loss(random(1, ROWS, TOKENS).requires_grad_(), mask(), mode)
+    ((mean, tokens),), _ = INBOX.take_means()
+    assert (mean.requires_grad, tokens.requires_grad) == (False, False)
+
+
 def test_a_part_whose_tokens_were_all_rejected_leaves_the_others_their_mean() -> None:
     INBOX.listening = True
     entropy, counted = random(1, ROWS, TOKENS), mask()
