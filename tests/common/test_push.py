@@ -45,6 +45,23 @@ def test_what_a_collector_finds_too_large_comes_in_parts(
     assert (counts[-1] if temporality == "cumulative" else sum(counts)) == len(STEPS)
 
 
+def test_a_part_of_which_something_is_rejected_is_followed_by_the_rest(
+    environment: pytest.MonkeyPatch, start: Start
+) -> None:
+    environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "3600000")
+    environment.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+    with otlp_sink(largest=64 * 1024) as sink:
+        sink.rejected = 1, "the value is too large"
+        use(environment, sink, "http")
+        telemetry = start()
+        for number in STEPS:
+            telemetry.capture(Report(grpo_step(number)), step=True)
+        telemetry.close()
+        points = sink.series(names.RL_STEP_REWARD)
+    assert [value for value, _ in groupby(point.value for point in points)] == [grpo_step(n).reward for n in STEPS]
+    assert all(one.time_ns < other.time_ns for one, other in pairwise(points))
+
+
 @TRANSPORTS
 def test_a_collector_that_is_back_when_the_training_ends_gets_everything(
     transport: str, environment: pytest.MonkeyPatch, start: Start, log: pytest.LogCaptureFixture

@@ -40,7 +40,8 @@ class Reply:
     @property
     def too_large(self) -> bool:
         """Whether the receiver may take the same in smaller parts."""
-        return not self.delivered and (self.status == 413 or bool(TOO_LARGE.search(self.reason)))
+        refused = not self.delivered and self.kind != REJECTED
+        return refused and (self.status == 413 or bool(TOO_LARGE.search(self.reason)))
 
     @classmethod
     def to_accepted(cls, response: Any, status: int | None) -> Reply:

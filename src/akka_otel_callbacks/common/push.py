@@ -36,10 +36,11 @@ class Push:
             data = self._producer.collect(self._most_steps)
             if data is None:
                 return True
-            if self._send(data):
+            arrived = self._send(data)
+            if arrived or self._rejected():
                 if not self._producer.is_part:
                     self._most_steps = None
-                    return True
+                    return arrived
             elif self._is_too_large() and self._producer.steps > 1:
                 self._most_steps = self._producer.steps // 2
             else:
