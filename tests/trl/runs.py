@@ -55,7 +55,7 @@ class Clock(TrainerCallback):
         self._in_step = True
         self.at["begin", step] = time.perf_counter()
 
-    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.at["micro-batch", state.global_step + 1] = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

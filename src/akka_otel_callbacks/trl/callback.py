@@ -101,13 +101,6 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             training.begin_step(args)
 
     @guarded
-    def on_substep_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if (training := self._session.training(state)) is not None and training.loop is not None:
-            training.loop.micro_batch_ended()
-
-    @guarded
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -125,6 +118,13 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if (training := self._session.training(state)) is not None:
             training.end_step()
+
+    @guarded
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if (training := self._session.training(state)) is not None and training.loop is not None:
+            training.loop.epoch_ended()
 
     @guarded
     def on_log(

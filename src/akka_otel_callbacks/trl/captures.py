@@ -19,8 +19,8 @@ class Clock:
     """`time.perf_counter` at the events of one step; None for an event that did not come."""
 
     begin: float | None = None
-    micro_batch: float | None = None
-    """The end of the latest micro-batch that was not the step's last."""
+    interrupted: float | None = None
+    """The end of an epoch, where it came within the step's accumulation."""
     gradients: float | None = None
     optimized: float | None = None
     end: float | None = None
@@ -29,7 +29,7 @@ class Clock:
 
     def going_on(self, now: float) -> Clock:
         """The clock of a step that goes on in the next epoch. What comes between is no part of it."""
-        return Clock(begin=now, earlier_s=self.earlier_s + (_between(self.begin, self.micro_batch) or 0.0))
+        return Clock(begin=now, earlier_s=self.earlier_s + (_between(self.begin, self.interrupted) or 0.0))
 
     def duration_s(self) -> float | None:
         return self._since_begin(self.end)

@@ -30,14 +30,14 @@ class LogRows:
 
     def __init__(self, translate: Callable[[Mapping[str, Any]], Step], *, everything: bool, nan_filter: bool) -> None:
         self._translate = translate
-        self._everything = everything
+        self.everything = everything
         self._nan_filter = nan_filter
         self._step: Step | None = None
         self._loss_is_spoilt = False
 
     def capture(self, row: Mapping[str, Any], number: int) -> RowCapture | None:
         """What this row, which was logged after the step of that number, may add; None where that is nothing."""
-        kept = row if self._everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
+        kept = row if self.everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
         return RowCapture(self, number, dict(kept)) if kept else None
 
     def follow(self, step: Step) -> None:

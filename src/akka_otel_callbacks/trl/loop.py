@@ -106,8 +106,9 @@ class Loop:
             self._start_anew()
             self._clock, self._in_step = Clock(begin=time.perf_counter()), True
 
-    def micro_batch_ended(self) -> None:
-        self._clock.micro_batch = time.perf_counter()
+    def epoch_ended(self) -> None:
+        """Right after a micro-batch: where the step goes on in the next epoch, what comes between is no part of it."""
+        self._clock.interrupted = time.perf_counter()
 
     def gradients_ready(self, optimizer: Any) -> None:
         self._clock.gradients = time.perf_counter()
@@ -124,11 +125,16 @@ class Loop:
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""
-        self._collect()  # behind a log, TRL drops what it holds
-        if is_evaluation(row) or is_summary(row):
+        if self._in_step:  # in mid-accumulation: behind a log, TRL drops what it holds
+            self._collect()
+        if not self._row_can_add() or is_evaluation(row) or is_summary(row):
             return
         if (capture := self._rows.capture(row, self._number)) is not None:
             self._emit(capture)
+
+    def _row_can_add(self) -> bool:
+        """Whether the latest step may lack something that a row has."""
+        return True
 
     def _start_anew(self) -> None:
         """Forgets the step before."""
@@ -181,8 +187,9 @@ class Loop:
     def _values(self) -> dict[str, Any]:
         """What the step itself said, by TRL's key."""
         self._collect()
-        values: dict[str, Any] = {**self._tails, "grad_norm": self._grad_norm, "learning_rate": self._learning_rate}
-        self._tails = {}
+        values: dict[str, Any]
+        values, self._tails = self._tails, {}
+        values["grad_norm"], values["learning_rate"] = self._grad_norm, self._learning_rate
         return values
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
@@ -218,6 +225,11 @@ class Loop:
 
     def _saved(self, result: Any, args: Arguments, seconds: float) -> None:
         self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether the value is one number that can be read; of a sharded tensor only a collective can."""
+    return isinstance(value, float) or (getattr(value, "ndim", None) == 0 and not hasattr(value, "full_tensor"))
 
 
 def copied(value: Any) -> Any:

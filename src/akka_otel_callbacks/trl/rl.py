@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.step import RLStep
 from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
-from akka_otel_callbacks.trl.loop import Loop
+from akka_otel_callbacks.trl.loop import Loop, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
 from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step
 
@@ -50,8 +50,9 @@ class Generated:
 class Updated:
     """What the micro-batches of one update were made of, one entry for each."""
 
-    tokens: list[Any] = field(default_factory=list)
-    """That the loss counts; sums that stay on their device until they are read."""
+    masks: list[tuple[Any, Any]] = field(default_factory=list)
+    """Of the completions' tokens, and of those that the model generated itself where there are tools. They are summed
+    up later, where nothing waits for it."""
     rows: list[int] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     """Of its policy loss in the step's."""
@@ -74,7 +75,8 @@ class RLCapture(StepCapture):
 
     @property
     def values_held(self) -> int:
-        return len(self.generated.lengths) * (1 + len(self.terms))
+        """A number of Python's takes about the memory of four positions of a mask."""
+        return len(self.generated.lengths) * (1 + len(self.terms)) + self.positions.scored // 4
 
     def deliver(self, recorder: Recorder) -> None:
         step = self.complete(rl_step(self.values, self.weights, self._counts()))
@@ -92,8 +94,15 @@ class RLCapture(StepCapture):
         self.record(step, recorder)
 
     def _counts(self) -> dict[str, Sequence[float] | None]:
-        tokens = counted(self.updated.tokens) if self.alone else None
+        tokens = self._tokens() if self.alone else None
         return {TOKENS: tokens, RATIOS: self.updated.rows if self.by_sequence else tokens}
+
+    def _tokens(self) -> list[float] | None:
+        """That the loss counts, by micro-batch. Where there is one, nothing needs to be weighted."""
+        masks = self.updated.masks
+        if len(masks) < 2:
+            return None
+        return counted([(mask if own is None else mask * own).sum() for mask, own in masks])
 
 
 class RLLoop(Loop):
@@ -153,6 +162,10 @@ class RLLoop(Loop):
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._weights)
 
+    def _row_can_add(self) -> bool:
+        """Of transformers' own keys a step of this kind has the norm and the rate."""
+        return self._rows.everything or not (is_scalar(self._grad_norm) and is_scalar(self._learning_rate))
+
     def _completed(self, result: Any, args: Arguments, seconds: float) -> None:
         self._memory.end_generation()
         if self.in_training():
@@ -161,18 +174,21 @@ class RLLoop(Loop):
 
     def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
         """One micro-batch of the update: `compute_loss(model, inputs)`. Its logits are needed for the completions."""
-        inputs = args.get(1, "inputs")
-        inputs = inputs if isinstance(inputs, Mapping) else {}
-        prompts, completions, mask = (inputs.get(key) for key in ("prompt_ids", "completion_ids", "completion_mask"))
-        if not self.in_training() or prompts is None or completions is None or mask is None:
+        trainer = self._trainer_ref()
+        if trainer is None or not trainer.model.training:
+            return
+        try:
+            inputs = args.get(1, "inputs")
+            prompts, completions, mask = inputs["prompt_ids"], inputs["completion_ids"], inputs["completion_mask"]
+        except (LookupError, TypeError):  # not what TRL is known to hand over
             return
         rows, length = completions.shape
         self._positions.add(prompts.numel() + rows * length, rows * length)
-        own = inputs.get("tool_mask")
-        self._updated.tokens.append(mask.sum() if own is None else (mask * own).sum())
-        self._updated.rows.append(rows)
-        accumulated = getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
-        self._updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
+        updated = self._updated
+        updated.masks.append((mask, inputs.get("tool_mask")))
+        updated.rows.append(rows)
+        accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)
+        updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         if not self.in_training():

@@ -23,11 +23,11 @@ class TailReader:
         tails: Tails = {}
         known = self._read
         for key, values in buffers.items():
-            if not isinstance(values, list):
+            if type(values) is not list:
                 continue
             read, length = known.get(key), len(values)
             start = read[1] if read is not None and read[0] is values and read[1] <= length else 0
             if start < length:
-                tails[key] = values[start:]
+                tails[key] = values[start:] if start else values.copy()
             known[key] = values, length
         return tails
