@@ -30,6 +30,17 @@ class Endless:
         return self
 
 
+class LooksUp(dict[str, float]):
+    """As many a configuration's dict, which answers a missing attribute with a KeyError."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Refuses:
+    def item(self) -> float:
+        raise KeyError("item")
+
+
 class Needy:
     def item(self, index: int) -> float:
         return 1.0
@@ -144,3 +155,8 @@ def test_of_nothing_and_of_one() -> None:
 def test_values_at_the_edge_never_raise(values: list[float]) -> None:
     assert isinstance(mean(values), float)
     assert isinstance(sample_std(values), float)
+
+
+def test_an_object_that_refuses_in_its_own_way_is_no_number() -> None:
+    assert number(LooksUp(a=1.0)) is None
+    assert number(Refuses()) is None

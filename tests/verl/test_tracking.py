@@ -112,6 +112,12 @@ def test_rollouts_come_with_the_step_that_they_belong_to(sink: OtlpSink) -> None
     assert sink.latest(names.RL_ROLLOUT_REWARD, {names.ATTR_RL_TERM: "total"}).histogram.count == 2
 
 
+def test_devices_that_cannot_be_counted_cost_their_count_alone(sink: OtlpSink) -> None:
+    made = make({**RL, "trainer": {"nnodes": 1, "n_gpus_per_node": "auto"}})
+    assert INBOX.listening
+    made.finish()
+
+
 def test_memory_of_one_rank_is_not_published_as_the_most_of_all(sink: OtlpSink) -> None:
     made = make()
     made.log(data={"training/global_step": 1, "actor/perf/max_memory_allocated_gb": 4.0}, step=1)

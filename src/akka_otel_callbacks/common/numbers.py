@@ -26,11 +26,11 @@ def number(value: Any, *, truth: bool = False) -> float | None:
         return None
     if isinstance(value, (int, float)):
         return _as_float(value)
-    if hasattr(value, "full_tensor") or not hasattr(value, "item"):
-        return None
     try:
+        if hasattr(value, "full_tensor") or not hasattr(value, "item"):
+            return None
         return number(value.item(), truth=truth)
-    except (TypeError, ValueError, RuntimeError, RecursionError):  # an array of several elements, a meta tensor
+    except Exception:  # noqa: BLE001 - an array of several elements, a meta tensor, a dict that looks up its attributes
         return None
 
 

@@ -87,13 +87,13 @@ class Backend:
 
     @guarded
     def _watch(self, config: Any) -> None:
-        count = devices(config)
-        if count is not None:
-            self._telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
         if is_rl(config):
             INBOX.listening = True
         elif (trainer := find_trainer()) is not None:
             self._clock.watch(trainer)
+        count = devices(config)
+        if count is not None:
+            self._telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
 
 
 class Elsewhere:
