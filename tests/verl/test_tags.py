@@ -186,3 +186,15 @@ def test_verl_still_has_the_places_that_are_hooked() -> None:
     assert callable(agent_loop_tq.tq.async_kv_batch_put)
     assert callable(trainer_base.PPOTrainer._compute_reward_colocate)
     assert callable(RewardLoopManager.compute_rm_score)
+
+
+def test_names_of_terms_are_text_that_any_process_can_read() -> None:
+    class Name:
+        def __str__(self) -> str:
+            return "named"
+
+    class Text(str): ...
+
+    terms = tags.numbers({Name(): 1, Text("text"): 2, 3: 3, "\udcff": 4})
+    assert terms == {"named": 1, "text": 2, "3": 3, "?": 4}
+    assert set(map(type, terms)) == {str}

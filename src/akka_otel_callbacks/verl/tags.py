@@ -104,5 +104,10 @@ def _tell_scores(batch: Any) -> None:
 
 
 def numbers(info: Mapping[str, Any]) -> dict[str, float]:
-    """The numeric terms. A reward function may return anything beside them, such as the answer that it parsed."""
-    return {term: value for term, raw in info.items() if (value := number(raw, truth=True)) is not None}
+    """The numeric terms. A reward function may return anything beside them, such as the answer that it parsed. Their
+    names are plain text: the queue's other processes may be unable to import the class of anything else."""
+    return {_plain(term): value for term, raw in info.items() if (value := number(raw, truth=True)) is not None}
+
+
+def _plain(term: Any) -> str:
+    return str(term).encode(errors="replace").decode()
