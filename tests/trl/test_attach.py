@@ -362,6 +362,17 @@ def test_what_cannot_be_timed_is_left_alone(method: Any) -> None:
     assert vars(kind)["method"] is method
 
 
+class Frozen(type):
+    def __setattr__(cls, name: str, value: Any) -> None:
+        raise RuntimeError("nothing is to be changed here")
+
+
+def test_a_class_that_cannot_be_changed_is_left_alone() -> None:
+    owner = Frozen("Owner", (), {"method": lambda self: "its own"})()
+    assert not Heard(owner).can
+    assert owner.method() == "its own"
+
+
 @pytest.mark.parametrize("owner", [None, object(), Owner(), 7])
 def test_what_has_no_such_method_is_not_listened_to(owner: Any) -> None:
     assert not Heard(owner, "missing").can

@@ -440,6 +440,15 @@ def test_a_callback_that_joins_in_the_middle(tiny_model: str, memory: TelemetryI
     assert len(jobs(memory)) == 1
 
 
+def test_a_copy_in_the_place_of_the_trainers_state(tiny_model: str, memory: TelemetryInMemory) -> None:
+    replaces = At()
+    trainer = sft(tiny_model, [replaces, ours(memory)], max_steps=3)
+    replaces.at["step_1"] = lambda: setattr(trainer, "state", copy.deepcopy(trainer.state))
+    trainer.train()
+    assert memory.latest(COUNT) == 3
+    assert len(jobs(memory)) == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_callback_that_leaves_in_the_middle(
     fails: bool, tiny_model: str, memory: TelemetryInMemory, monkeypatch: pytest.MonkeyPatch

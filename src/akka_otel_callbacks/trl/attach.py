@@ -189,7 +189,7 @@ def _tap_own(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> boo
     setattr(tap, TAP, tap)
     try:
         setattr(owner, name, tap)
-    except (AttributeError, TypeError):  # a class that cannot be changed
+    except Exception:  # noqa: BLE001 - a class that cannot be changed, and says so in its own way
         return False
     return True
 

@@ -18,7 +18,7 @@ from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.step import Step
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import claim
-from akka_otel_callbacks.trl.attach import tap_train
+from akka_otel_callbacks.trl.attach import running, tap_train
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
 from akka_otel_callbacks.trl.handed import Handed
 from akka_otel_callbacks.trl.kinds import kind_of
@@ -76,7 +76,11 @@ class Session:
         for training in self._trainings:
             if training.state is state:
                 return training
-        return None
+        run = running(state)  # somebody may have put a copy in the place of the trainer's state
+        replaced = next((training for training in self._trainings if run is not None and training.run is run), None)
+        if replaced is not None:
+            replaced.state = state
+        return replaced
 
     def begin(
         self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, hears: Callable[[], bool]
