@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common import attempt, names
 from akka_otel_callbacks.verl import environment, run
 
 CONFIG = {
@@ -29,6 +29,7 @@ SECRETS = ("AKKA_HTTP_TOKEN", "AKKA_LICENSE_KEY", "AKKAOTEL", "AKKA_", "MY_OTEL_
 def _no_run(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in [name for name in os.environ if name.startswith(environment.PREFIXES)]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(attempt, "_begun", {})  # other tests of this process had runs of these names
     yield
     run.end()
     environment._handed_to_job.clear()

@@ -61,10 +61,11 @@ def visible_devices(environ: Mapping[str, str]) -> list[int] | list[str] | None:
 
 
 def _index(entry: str) -> int | None:
-    """The number that the entry starts with, as C's strtoul reads it; None where it is none or negative."""
-    digits = entry[1:] if entry[:1] == "+" else entry
+    """The number that the entry starts with, as C's strtoul reads it; None where it is none or negative. `-0` is 0."""
+    digits = entry[1:] if entry[:1] in ("+", "-") else entry
     length = next((i for i, letter in enumerate(digits) if letter not in "0123456789"), len(digits))
-    return int(digits[:length]) if length else None
+    number = int(digits[:length]) if length else None
+    return None if number and entry[0] == "-" else number
 
 
 def ray_claim(accelerator_ids: Iterable[str], environ: Mapping[str, str]) -> list[int | str]:
