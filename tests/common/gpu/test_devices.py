@@ -132,7 +132,7 @@ def test_a_single_gpu_needs_no_order(driver: FakeDriver) -> None:
         (f"GPU-8932f937,{FAST}", [SLOW, FAST]),
         ("", []),
         ("-1", []),
-        ("-0", [0]),
+        ("-0", [SLOW]),
         ("NoDevFiles", []),
         (f"{FAST},{FAST}", []),
     ],
