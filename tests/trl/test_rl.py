@@ -10,7 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.trl.rl import own_lengths, scored
+from akka_otel_callbacks.trl.captures import Clock
+from akka_otel_callbacks.trl.efficiency import Positions
+from akka_otel_callbacks.trl.log_rows import LogRows
+from akka_otel_callbacks.trl.rl import Generated, RLCapture, Updated, own_lengths, scored
+from akka_otel_callbacks.trl.vocabulary import rl_step
 
 NAN = math.nan
 
@@ -41,6 +45,29 @@ def test_an_infinite_score_is_left_to_the_recorder(weight: float) -> None:
     """TRL drops the product of infinity and a weight of 0, which is NaN, as if no score had been given."""
     found = scored([([[math.inf], [1.0]], [weight, 1.0])], ["a", "b"], None)
     assert found.totals == ([math.inf] if weight else [1.0])
+
+
+def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
+    """The queue is bounded by it: masks may lie on a device and are kept until the step is translated."""
+    capture = RLCapture(
+        number=1,
+        clock=Clock(),
+        values={},
+        devices=1,
+        memory=None,
+        efficiency=None,
+        positions=Positions(tokens=5000, scored=4000),
+        rows=LogRows(rl_step, everything=False, nan_filter=True),
+        generated=Generated(lengths=[3, 1, 2]),
+        updated=Updated(),
+        alone=True,
+        by_sequence=False,
+        terms=["a", "b"],
+        weights={},
+        group=None,
+        tokens=6,
+    )
+    assert capture.values_held == 3 * 3 + 1000
 
 
 # -- lengths
