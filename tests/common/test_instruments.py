@@ -21,7 +21,7 @@ from akka_otel_callbacks.common.translator import Translator
 from tests.support.points import Point, points_of
 
 DISTRIBUTED = [source for sources in DISTRIBUTIONS.values() for source in sources]
-HISTOGRAMS = [metric for metric in names.JOB_METRICS if metric.kind is Kind.HISTOGRAM]
+HISTOGRAMS = [metric for metric in names.METRICS if metric.kind is Kind.HISTOGRAM]
 OBSERVABLE = [metric for metric in names.METRICS if metric.kind is not Kind.HISTOGRAM]
 
 
@@ -153,5 +153,5 @@ def test_the_reward_s_buckets_are_the_specification_s() -> None:
     assert names.RL_ROLLOUT_REWARD.buckets == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1, 2, 5)
 
 
-def test_every_histogram_of_a_job_has_a_view_and_nothing_else_has() -> None:
+def test_every_histogram_has_a_view_and_nothing_else_has() -> None:
     assert sorted(view._instrument_name for view in views()) == sorted(m.name for m in HISTOGRAMS)

@@ -15,7 +15,8 @@ from opentelemetry.sdk.metrics.view import (
 )
 
 from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Board, Point
+from akka_otel_callbacks.common.board import Attributes, Board, Point
+from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.metric import Kind, Metric
 from akka_otel_callbacks.common.observed import ReadPoints, attempt
 from akka_otel_callbacks.common.recorder import Record, Recorder, Snapshot
@@ -71,7 +72,7 @@ class StepInstruments:
         }
         self.ends = [observe(meter, metric, source) for metric, source in sources.items()]
         """What takes the series away again."""
-        self._histograms = {source.metric: _histogram(meter, source.metric) for source in DISTRIBUTIONS[step_type]}
+        self._histograms = {source.metric: histogram(meter, source.metric) for source in DISTRIBUTIONS[step_type]}
         recorder.listeners.append(self._record)
 
     def _refreshed(self) -> Iterable[Point]:
@@ -95,7 +96,12 @@ class StepInstruments:
                 histogram.record(max(value, 0.0), attributes)
 
 
-def _histogram(meter: Meter, metric: Metric) -> Histogram:
+def measure(meter: Meter, metric: Metric, value: float, attributes: Attributes) -> None:
+    """Records one value of a histogram that belongs to no step. A meter gives the same instrument for the same name."""
+    histogram(meter, metric).record(max(value, 0.0), clean(attributes))
+
+
+def histogram(meter: Meter, metric: Metric) -> Histogram:
     bounds: dict[str, Any] = {"explicit_bucket_boundaries_advisory": list(metric.buckets)} if metric.buckets else {}
     return meter.create_histogram(metric.name, unit=metric.unit, description=metric.description, **bounds)
 
@@ -106,7 +112,7 @@ def views() -> list[View]:
 
 
 def _histograms() -> list[Metric]:
-    return [metric for metric in names.JOB_METRICS if metric.kind is Kind.HISTOGRAM]
+    return [metric for metric in names.METRICS if metric.kind is Kind.HISTOGRAM]
 
 
 def _aggregation(metric: Metric) -> ExplicitBucketHistogramAggregation | ExponentialBucketHistogramAggregation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import (
@@ -26,6 +26,7 @@ from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.board import Attributes, Board, Point
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.distributions import Distribution, Exponential
+from akka_otel_callbacks.common.measured import Measured
 from akka_otel_callbacks.common.metric import Kind, Metric
 from akka_otel_callbacks.common.observed import Observed
 from akka_otel_callbacks.common.recorder import Record, Recorder, Snapshot, dropped_points
@@ -52,6 +53,7 @@ class Run:
     observed: Observed
     recorder: Recorder | None = None
     translator: Translator | None = None
+    measured: Measured = field(default_factory=Measured)
 
 
 class Producer:
@@ -77,6 +79,7 @@ class Producer:
         self._run, self._deltas, self._patience_s = run, deltas, patience_s
         self.unsent = Unsent()
         self._every_step, self._exponential = every_step, exponential
+        self._measured = run.measured.inbox()
         self._new: dict[Series, tuple[Attributes, Distribution]] = {}
         self._distributions: dict[Series, tuple[Attributes, Distribution]] = {}
         self._totals: dict[Series, float] = {}
@@ -171,6 +174,8 @@ class Producer:
 
     def _histograms(self) -> Iterator[MetricData]:
         delta = Kind.HISTOGRAM in self._deltas
+        for metric, attributes, distribution in self._measured.take():
+            _add(self._distributions, (metric, (*attributes.values(),)), attributes, distribution)
         points: dict[Metric, list[Any]] = {}
         for (metric, _), (attributes, distribution) in self._distributions.items():
             if not self._exponential and isinstance(distribution, Exponential):

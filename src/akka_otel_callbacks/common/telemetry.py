@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import exporters, names
-from akka_otel_callbacks.common.board import Point
+from akka_otel_callbacks.common.board import Attributes, Point
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
 from akka_otel_callbacks.common.guard import guarded, report
@@ -55,6 +55,7 @@ class Telemetry:
         self._loops: list[ExportLoop] = []
         self._translator = None if self._recorder is None else Translator(self._recorder, self._loops)
         self._observe: Callable[[Metric, ReadPoints], Callable[[], None]]
+        self._measure: Callable[[Metric, float, Attributes], None]
         self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
@@ -106,6 +107,17 @@ class Telemetry:
         must only read a snapshot."""
         if self.recording:
             self._end_sources.append(self._observe(metric, points))
+
+    def measure(self, metric: Metric, value: float, attributes: Attributes) -> None:
+        """Adds one value to a histogram that belongs to no step. Any thread may call it.
+
+        Args:
+            metric: a histogram of the registry.
+            value: a finite number in the metric's unit.
+            attributes: those of the series, always in the same order.
+        """
+        if self.recording:
+            self._measure(metric, value, attributes)
 
     def when_closed(self, end: Callable[[], None]) -> None:
         """Has a source's own threads end with the telemetry. One that takes long is left behind."""
@@ -193,10 +205,10 @@ class Telemetry:
 
     def _use_instruments(self, meter_provider: MeterProvider) -> None:
         """The readers of a provider that is handed in are not ours and can only read instruments."""
-        from akka_otel_callbacks.common.instruments import StepInstruments, observe
+        from akka_otel_callbacks.common.instruments import StepInstruments, measure, observe
 
         meter = meter_provider.get_meter(SCOPE)
-        self._observe, self.recording = partial(observe, meter), True
+        self._observe, self._measure, self.recording = partial(observe, meter), partial(measure, meter), True
         if self._step_type is not None and self._recorder is not None and self._translator is not None:
             instruments = StepInstruments(meter, self._step_type, self._recorder, self._translator)
             self._end_sources.extend(instruments.ends)
@@ -210,7 +222,7 @@ class Telemetry:
 
         observed = Observed()
         run = Run(self._resource, now_ns(), observed, self._recorder, self._translator)
-        self._observe, self.recording = observed.add, True
+        self._observe, self._measure, self.recording = observed.add, run.measured.record, True
         for output in outputs:
             self._close_at_once.append(output.close)
             if output.scraped is not None:
