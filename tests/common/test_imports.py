@@ -35,6 +35,10 @@ def test_the_package_alone_loads_neither_an_engine_nor_opentelemetry(tmp_path: P
     assert "typer" not in loaded
 
 
+def test_the_face_of_a_service_loads_neither_an_engine_nor_the_sdk(tmp_path: Path) -> None:
+    assert of(loaded_by("akka_otel_callbacks.service", tmp_path), (*ENGINES, *SDK)) == []
+
+
 def test_the_modules_are_all_there() -> None:
     assert set(NEEDED_BY_THE_CORE) <= set(MODULES)
 

@@ -40,24 +40,21 @@ BY_NAME = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
 
 
 @dataclass(frozen=True, slots=True)
-class RunIdentity:
-    """A run's resource attributes by full name, each in the type that the registry gives it."""
+class Identity:
+    """The resource attributes of a process by full name, each in the type that the registry gives it."""
 
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     @property
-    def run_id(self) -> str:
-        return str(self.attributes[names.ATTR_RUN_ID.name])
-
-    @property
-    def attempt(self) -> int:
-        return int(self.attributes[names.ATTR_RUN_ATTEMPT.name])
+    def folder(self) -> str:
+        """Where the embedded files lie, if the environment names no other place."""
+        return str(self.attributes[names.ATTR_SERVICE_NAME.name])
 
     @property
     def share(self) -> float:
         """A number from 0 up to 1 that is this instance's own and stays the same: thousands of processes that start
         together wait for that share of an interval before they first do what all of them do."""
-        instance = str(self.attributes.get(names.ATTR_SERVICE_INSTANCE_ID.name, self.run_id))
+        instance = str(self.attributes.get(names.ATTR_SERVICE_INSTANCE_ID.name, self.folder))
         return int.from_bytes(hashlib.sha256(instance.encode()).digest()[:6], "big") / 2**48
 
     def resource(self) -> Resource:
@@ -69,6 +66,23 @@ class RunIdentity:
             name: value for name, value in created.attributes.items() if name in self.attributes or name not in BY_NAME
         }
         return Resource(known, created.schema_url)
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity(Identity):
+    """Who a training job is."""
+
+    @property
+    def run_id(self) -> str:
+        return str(self.attributes[names.ATTR_RUN_ID.name])
+
+    @property
+    def attempt(self) -> int:
+        return int(self.attributes[names.ATTR_RUN_ATTEMPT.name])
+
+    @property
+    def folder(self) -> str:
+        return self.run_id
 
 
 def identify(
@@ -91,21 +105,16 @@ def identify(
         run_id: the generated ID to use where nothing names one; None makes a new one.
         attempt: the attempt to use where nothing names one; None counts the restarts of torchrun.
     """
-    sources = (
-        _machine(environ),
-        {attribute.name: value for attribute, value in engine.items()},
-        _otel_resource_attributes(environ),
-        dict(arguments or {}),
-    )
     attributes: dict[str, AttributeValue] = {
         names.ATTR_RUN_ID.name: run_id or generated_run_id(str(engine.get(names.ATTR_RUN_ENGINE, "run"))),
         names.ATTR_RUN_ATTEMPT.name: restarts(environ) + 1 if attempt is None else attempt,
+        **typed(
+            machine(environ),
+            {attribute.name: value for attribute, value in engine.items()},
+            otel_resource_attributes(environ),
+            arguments or {},
+        ),
     }
-    for source in sources:
-        for name, raw in source.items():
-            value = _typed(name, raw)
-            if value is not None:
-                attributes[name] = value
     _mirror_project(attributes)
     attributes.setdefault(
         names.ATTR_SERVICE_INSTANCE_ID.name,
@@ -114,10 +123,16 @@ def identify(
     return RunIdentity(attributes)
 
 
+def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """The attributes of several sources in their registered types. Of two that have one the later wins."""
+    found = ((name, _typed(name, raw)) for source in sources for name, raw in source.items())
+    return {name: value for name, value in found if value is not None}
+
+
 def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
     """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`; None where that is nothing, or
     nothing usable."""
-    given = ((arguments or {}).get(attribute.name), _otel_resource_attributes(environ).get(attribute.name))
+    given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
     return next((value for raw in given if (value := _converted(attribute, raw)) is not None), None)
 
 
@@ -155,7 +170,8 @@ def _canonical(value: Any) -> Any:
     return ADDRESS.sub("", repr(value)) if scalar is None else _canonical(scalar)
 
 
-def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
+def machine(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What the machine and the pod say of the process."""
     found: dict[str, Any] = {
         names.ATTR_SERVICE_NAME.name: environ.get("OTEL_SERVICE_NAME") or DEFAULT_SERVICE_NAME,
         names.ATTR_HOST_NAME.name: socket.gethostname(),
@@ -166,7 +182,7 @@ def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
+def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
     """The variable's pairs; what is no pair is left to the SDK, which warns of it. `OTEL_SERVICE_NAME` wins over a
     service name in it, as the specification says."""
     pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)

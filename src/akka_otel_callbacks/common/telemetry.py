@@ -17,7 +17,7 @@ from akka_otel_callbacks.common.board import Attributes, Point
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
 from akka_otel_callbacks.common.guard import guarded, report
-from akka_otel_callbacks.common.identity import RunIdentity
+from akka_otel_callbacks.common.identity import Identity
 from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
@@ -45,7 +45,7 @@ HOOKS_SHARE = 0.1
 class Telemetry:
     """Owns the exporters, the translator and the recorder. Use `start`, never the constructor."""
 
-    def __init__(self, identity: RunIdentity, step_type: type[Step] | None) -> None:
+    def __init__(self, identity: Identity, step_type: type[Step] | None) -> None:
         self.identity = identity
         self.recording = False
         """Whether anything exports metrics. Where it is False, captures are not worth taking."""
@@ -65,7 +65,7 @@ class Telemetry:
     @classmethod
     def start(
         cls,
-        identity: RunIdentity,
+        identity: Identity,
         step_type: type[Step] | None,
         *,
         environ: Mapping[str, str] = os.environ,
@@ -77,7 +77,7 @@ class Telemetry:
         neither read nor set.
 
         Args:
-            identity: who the run is.
+            identity: who the process is: a training job, or a service.
             step_type: what the process reports; None for one that has only observed sources, such as a worker.
             environ: chooses the exporters and names the parent trace.
             meter_provider: exports the metrics in place of one of our own.
@@ -86,7 +86,7 @@ class Telemetry:
         """
         show_to_people()
         telemetry = cls(identity, step_type)
-        selection = select(environ, identity.run_id, writer)
+        selection = select(environ, identity.folder, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
         exporters.load_sdk()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.attempt import Attempt, later
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Listener, Running, running
@@ -191,7 +192,8 @@ class Training:
         """Puts the attempt where transformers saves the states of callbacks."""
         saved = getattr(self.state, "stateful_callbacks", None)
         if isinstance(saved, dict):
-            attempt = Attempt(telemetry.identity.run_id, telemetry.identity.attempt)
+            said = RunIdentity(telemetry.identity.attributes)
+            attempt = Attempt(said.run_id, said.attempt)
             saved[SAVED] = {"args": {}, "attributes": attempt.state()}
 
     def _resumed(self, checkpoint: Path | None) -> Attempt | None:

@@ -1,0 +1,58 @@
+"""Who a service is: the resource of its series, and the instance that its gauges name."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.identity import Identity, machine, otel_resource_attributes, typed
+from akka_otel_callbacks.common.log import logger
+
+DEFAULT_SERVICE_NAME = "akka-trainer-service"
+OF_ANY_PROCESS = frozenset(
+    attribute.name
+    for attribute in (
+        names.ATTR_SERVICE_NAME,
+        names.ATTR_SERVICE_INSTANCE_ID,
+        names.ATTR_K8S_POD_NAME,
+        names.ATTR_K8S_NODE_NAME,
+        names.ATTR_HOST_NAME,
+        names.ATTR_PROCESS_PID,
+    )
+)
+OF_A_RUN = frozenset(attribute.name for attribute in names.RESOURCE_ATTRIBUTES) - OF_ANY_PROCESS
+IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+
+
+def identify_service(environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Identity:
+    """The service's resource. It names no run, whatever the environment says, because a service serves many: the
+    number of its series grows with the projects and not with the runs.
+
+    Args:
+        environ: the process's environment; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` count.
+        arguments: attributes given in code, by full name, which come first.
+    """
+    standard = {names.ATTR_SERVICE_INSTANCE_ID.name: str(uuid.uuid4())}
+    if not environ.get("OTEL_SERVICE_NAME"):
+        standard[names.ATTR_SERVICE_NAME.name] = DEFAULT_SERVICE_NAME
+    found = typed(machine(environ), standard, otel_resource_attributes(environ), arguments or {})
+    left_out = sorted(OF_A_RUN & found.keys())
+    if left_out:
+        logger.warning(
+            "%s: a service has no attributes of a single run on its resource; they are left out", ", ".join(left_out)
+        )
+    return Identity({name: value for name, value in found.items() if name not in OF_A_RUN})
+
+
+def instance_of(identity: Identity, environ: Mapping[str, str]) -> str:
+    """The pod that the service runs as. In Kubernetes the host's name is the pod's, where nothing else tells it;
+    elsewhere several processes may share a host."""
+    pod = identity.attributes.get(names.ATTR_K8S_POD_NAME.name)
+    if pod:
+        return str(pod)
+    host = socket.gethostname()
+    return host if environ.get(IN_KUBERNETES) else f"{host}:{os.getpid()}"
