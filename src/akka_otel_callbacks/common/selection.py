@@ -91,6 +91,15 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     )
 
 
+def without_scrape(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process beside the one that is scraped: two cannot be on one machine under one port, so
+    this one writes files instead."""
+    asked = environ.get(f"OTEL_{METRICS}_EXPORTER")
+    return (
+        {**environ, f"OTEL_{METRICS}_EXPORTER": asked.lower().replace("prometheus", "file")} if asked else {**environ}
+    )
+
+
 def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
     """The signal's targets; None where the environment says nothing of it."""
     variable = f"OTEL_{signal}_EXPORTER"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import exporters, names
+from akka_otel_callbacks.common import current, exporters, names
 from akka_otel_callbacks.common.board import Attributes, Point
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
 from akka_otel_callbacks.common.guard import guarded, report
-from akka_otel_callbacks.common.identity import Identity
+from akka_otel_callbacks.common.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.metric import Metric, Span
@@ -30,6 +30,7 @@ from akka_otel_callbacks.common.translator import Capture, Translator
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
+    from opentelemetry.trace import Span as OpenSpan
     from opentelemetry.trace import TracerProvider
 
     from akka_otel_callbacks.common.push import Push
@@ -59,8 +60,10 @@ class Telemetry:
         self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
+        self._job: OpenSpan
         self._hooks = Closer("hooks", self._run_hooks)
-        self._closed = False
+        self.closed = False
+        """Whether nothing more is taken: it has ended, or is about to."""
 
     @classmethod
     def start(
@@ -72,6 +75,7 @@ class Telemetry:
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
         writer: str = "",
+        within: Mapping[str, str] | None = None,
     ) -> Telemetry:
         """Opens what the environment asks for, or uses the providers that are handed in. The global providers are
         neither read nor set.
@@ -83,6 +87,8 @@ class Telemetry:
             meter_provider: exports the metrics in place of one of our own.
             tracer_provider: the same for spans.
             writer: who this process is, where several write the embedded files of one run.
+            within: where the job's span is another telemetry's, the `trace_context` of that one. The spans of this one
+                stand under it, or begin traces of their own where it is empty.
         """
         show_to_people()
         telemetry = cls(identity, step_type)
@@ -91,11 +97,18 @@ class Telemetry:
             logger.warning("%s", warning)
         exporters.load_sdk()
         telemetry._open_metrics(selection, meter_provider)
-        telemetry._open_traces(selection, tracer_provider, environ)
+        telemetry._open_traces(selection, tracer_provider, environ, within)
         telemetry._start_threads()
         atexit.register(telemetry.close)
         _silence_in_children(telemetry)
+        if isinstance(identity, RunIdentity):
+            current.opened(telemetry)
         return telemetry
+
+    @property
+    def reports_steps(self) -> bool:
+        """Whether it is that of a training, and not of a process or a single evaluation beside one."""
+        return self._step_type is not None
 
     def capture(self, capture: Capture, *, step: bool = False) -> None:
         """Queues a capture; `step` says that it completes a step. It is all that the training thread does."""
@@ -118,6 +131,8 @@ class Telemetry:
         """
         if self.recording:
             self._measure(metric, value, attributes)
+            for loop in self._loops:
+                loop.step_reported()
 
     def when_closed(self, end: Callable[[], None]) -> None:
         """Has a source's own threads end with the telemetry. One that takes long is left behind."""
@@ -133,9 +148,30 @@ class Telemetry:
 
     def span(self, span: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
         """Writes a finished span under the job's span. Times are Unix nanoseconds."""
-        self._tracer.start_span(
-            span.name, context=self._job_context, start_time=start_ns, attributes=dict(clean(attributes or {}))
-        ).end(end_ns)
+        self.begin_span(span.name, start_ns, attributes=attributes).end(end_ns)
+
+    def begin_span(
+        self,
+        name: str,
+        start_ns: int,
+        parent: OpenSpan | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> OpenSpan:
+        """Begins a span under another, by default the job's. Whoever begins it ends it."""
+        from opentelemetry.trace import set_span_in_context
+
+        context = self._job_context if parent is None else set_span_in_context(parent)
+        return self._tracer.start_span(
+            name, context=context, start_time=start_ns, attributes=dict(clean(attributes or {}))
+        )
+
+    def trace_context(self) -> dict[str, str]:
+        """The job's span as `TRACEPARENT` and `TRACESTATE`; empty where nothing is traced."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier, self._job_context)
+        return {name.upper(): value for name, value in carrier.items()}
 
     @guarded
     def close(self, error: BaseException | None = None, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -145,8 +181,10 @@ class Telemetry:
             error: what ended the training, if it did not end well.
             timeout_s: after it, what is still under way goes on in the background and dies with the process.
         """
-        if self._closed:
+        if self.closed:
             return
+        self.closed = True
+        current.ended(self)
         atexit.unregister(self.close)
         self._end_job(error)
         deadline = time.monotonic() + timeout_s
@@ -165,7 +203,7 @@ class Telemetry:
 
     def silence(self) -> None:
         """Ends every series of a source, and takes no more captures."""
-        self._closed, self.recording = True, False
+        self.closed, self.recording = True, False
         if self._translator is not None:
             self._translator.stop()
         while self._end_sources:
@@ -235,9 +273,13 @@ class Telemetry:
         self._closers.extend(self._loops)
 
     def _open_traces(
-        self, selection: Selection, tracer_provider: TracerProvider | None, environ: Mapping[str, str]
+        self,
+        selection: Selection,
+        tracer_provider: TracerProvider | None,
+        environ: Mapping[str, str],
+        within: Mapping[str, str] | None,
     ) -> None:
-        from opentelemetry.trace import NoOpTracerProvider, set_span_in_context
+        from opentelemetry.trace import INVALID_SPAN, NoOpTracerProvider, set_span_in_context
 
         from akka_otel_callbacks.common import tracing
 
@@ -246,6 +288,9 @@ class Telemetry:
         elif tracer_provider := tracing.private_provider(self._resource, exporters.open_traces(selection), environ):
             self._closers.append(Closer("traces", tracer_provider.shutdown))
         self._tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
+        if within is not None:
+            self._job, self._job_context = INVALID_SPAN, tracing.parent_context(within)
+            return
         self._job = self._tracer.start_span(names.SPAN_JOB.name, context=tracing.parent_context(environ))
         self._job_context = set_span_in_context(self._job)
 

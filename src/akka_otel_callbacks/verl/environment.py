@@ -16,43 +16,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
-from urllib.parse import quote, unquote
 
+from akka_otel_callbacks.common.handed_on import ATTRIBUTES, UNNAMED, parsed
+from akka_otel_callbacks.common.handed_on import OWN as OWN
+from akka_otel_callbacks.common.handed_on import RUN_VARIABLE as RUN_VARIABLE
+from akka_otel_callbacks.common.handed_on import forwarded as forwarded
+from akka_otel_callbacks.common.handed_on import is_active as is_active
+from akka_otel_callbacks.common.handed_on import names_run as names_run
+from akka_otel_callbacks.common.handed_on import written as written
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 from akka_otel_callbacks.verl.config import asks, calling_config
 from akka_otel_callbacks.verl.importhook import wrap
 
-RUN_VARIABLE = "AKKA_OTEL_RUN"
-"""Set in every process of a run that asked for `akka_otel`: what is known of the run's identity, written as
-OTEL_RESOURCE_ATTRIBUTES."""
-
-UNNAMED = "?"
-"""The first of them in the process that is to train: it will say by itself who the run is."""
-
 PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
-ATTRIBUTES, SERVICE = "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME"
+SERVICE = "OTEL_SERVICE_NAME"
 SUPERSEDED = (ATTRIBUTES, RUN_VARIABLE)
 """The identity has what the first one says; where it stands in a worker's own environment, it says where that is."""
-
-OWN = (
-    "k8s.pod.",
-    "k8s.node.",
-    "k8s.container.",
-    "host.",
-    "os.",
-    "device.",
-    "process.",
-    "container.",
-    "service.instance.",
-    "cloud.availability_zone",
-    "cloud.resource_id",
-    "aws.ecs.task.",
-    "aws.ecs.container.",
-)
-"""How attributes begin that are true of one process only, or of one pod or node. They are never handed on."""
-PLACE = ("k8s.", "cloud.", "aws.", "azure.", "gcp.")
-"""How further attributes begin that say where a process is. What a process knows of its own place wins."""
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Where `ray job submit` puts the job's runtime environment. `ray.init` refuses a variable that it already has."""
@@ -73,43 +53,15 @@ def install_actors(ray_actor: ModuleType) -> None:
     wrap(ray_actor.ActorClass, "_remote", _handing_on)
 
 
-def is_active(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process belongs to a run that asked for `akka_otel`."""
-    return bool(environ.get(RUN_VARIABLE))
-
-
-def names_run(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the trainer's process has told this one who the run is."""
-    return is_active(environ) and not environ[RUN_VARIABLE].startswith(UNNAMED)
-
-
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether everything is switched off. The word `akka_otel` among the loggers is then taken, and does nothing."""
     return is_off(EVERYTHING, environ)
-
-
-def forwarded(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The attributes that another process handed on, by name; empty where none did. The place of this process is its
-    own."""
-    handed_on = _parsed(environ.get(RUN_VARIABLE, ""))
-    own = {name for name in _parsed(environ.get(ATTRIBUTES, "")) if name.startswith(PLACE)} if handed_on else set()
-    return {name: value for name, value in handed_on.items() if name not in own}
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that choose the exporters and name the trace. An empty one is as good as none."""
     chosen = {name: value for name, value in environ.items() if name.startswith(PREFIXES) or name in TRACE}
     return {name: value for name, value in chosen.items() if value and name not in SUPERSEDED}
-
-
-def written(attributes: Mapping[str, Any]) -> str:
-    """Attributes as the value of the variable, without those that are true of this process only."""
-    shared = {name: value for name, value in attributes.items() if not name.startswith(OWN)}
-    return ",".join(f"{_quoted(name)}={_quoted(value)}" for name, value in shared.items())
-
-
-def _quoted(text: Any) -> str:
-    return quote(str(text), errors="replace")  # what is no UTF-8 in the environment cannot be sent
 
 
 def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -125,7 +77,7 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
     from akka_otel_callbacks.common.identity import said
 
     both = _joined(environ, given)
-    known: dict[str, Any] = {**forwarded(environ), **_parsed(both[ATTRIBUTES])}
+    known: dict[str, Any] = {**forwarded(environ), **parsed(both[ATTRIBUTES])}
     if both.get(SERVICE):
         known[names.ATTR_SERVICE_NAME.name] = both[SERVICE]
     attempt = known.pop(names.ATTR_RUN_ATTEMPT.name, None) and said(names.ATTR_RUN_ATTEMPT, both)
@@ -140,18 +92,13 @@ def _joined(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, s
     """The environment as the job's processes have it, with the driver's own attributes behind what is given."""
     both = {**environ, **given}
     both[ATTRIBUTES] = ",".join(source[ATTRIBUTES] for source in (environ, given) if source.get(ATTRIBUTES))
-    if SERVICE not in given and "service.name" in _parsed(given.get(ATTRIBUTES, "")):
+    if SERVICE not in given and "service.name" in parsed(given.get(ATTRIBUTES, "")):
         both.pop(SERVICE, None)  # it would win over the name that is given
     return both
 
 
 def _not_given(variables: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name not in given}
-
-
-def _parsed(pairs: str) -> dict[str, str]:
-    split = (pair.partition("=") for pair in pairs.split(",") if "=" in pair)
-    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in split if name.strip()}
 
 
 def _forwarding(init: Callable[..., Any]) -> Callable[..., Any]:

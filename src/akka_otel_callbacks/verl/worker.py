@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 INTERVAL_S = 5
 """Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
 FLUSH_TIMEOUT_S = 5.0
-EXPORTERS = "OTEL_METRICS_EXPORTER"
 ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
 """How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
 
@@ -230,12 +229,10 @@ def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
 
 
 def _exporting(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment that chooses a worker's exporters. Prometheus cannot scrape processes that come and go on one
-    machine under one port, so they write files in its place."""
-    chosen = {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **environ}
-    if exporters := environ.get(EXPORTERS):
-        chosen[EXPORTERS] = exporters.lower().replace("prometheus", "file")
-    return chosen
+    """The environment that chooses a worker's exporters."""
+    from akka_otel_callbacks.common.selection import without_scrape
+
+    return {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **without_scrape(environ)}
 
 
 def _speaks_for_node(environ: Mapping[str, str]) -> bool:

@@ -1,0 +1,1 @@
+"""What `akka_otel_callbacks.checkpoints` is made of."""

@@ -1,0 +1,75 @@
+"""One attempt at a checkpoint operation, once it has ended, as figures and a span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.board import AttributeValue
+from akka_otel_callbacks.common.checkpoints.description import Description
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from akka_otel_callbacks.common.telemetry import Telemetry
+
+Reason = names.CheckpointFailureReason
+USUAL_REASON: Mapping[str, str] = {
+    names.CheckpointOperation.UPLOAD: Reason.TRANSFER,
+    names.CheckpointOperation.MATERIALIZE: Reason.TRANSFER,
+    names.CheckpointOperation.CATALOG_RESERVE: Reason.CATALOG,
+    names.CheckpointOperation.CATALOG_ACKNOWLEDGE: Reason.CATALOG,
+    names.CheckpointOperation.VALIDATE: Reason.VALIDATION,
+}
+"""Why an operation fails where nobody says why; any other for an internal reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Times are Unix nanoseconds.
+
+    Attributes:
+        failure_reason: None: it succeeded.
+        error: the class of what ended it, where that was an exception.
+        moved_bytes: of a transfer, what it really moved; None where that is not known.
+    """
+
+    operation: str
+    description: Description
+    start_ns: int
+    end_ns: int
+    failure_reason: str | None = None
+    error: type[BaseException] | None = None
+    moved_bytes: float | None = None
+
+    def publish(self, telemetry: Telemetry, span: Span | None = None) -> None:
+        """Figures and span. `span`: the one that was begun with the attempt; without, it is written as a whole."""
+        labels = self._labels()
+        reason = {} if self.failure_reason is None else {names.ATTR_CHECKPOINT_FAILURE_REASON.name: self.failure_reason}
+        seconds = (self.end_ns - self.start_ns) / 1e9
+        telemetry.measure(names.CHECKPOINT_OPERATION_DURATION, seconds, {**labels, **reason})
+        if self.moved_bytes is not None:
+            telemetry.measure(names.CHECKPOINT_TRANSFER_SIZE, self.moved_bytes, labels)
+        span = span or telemetry.begin_span(names.SPAN_CHECKPOINT_OPERATION.of(self.operation), self.start_ns)
+        self._end(span, {**labels, **reason, **self.description.identities()})
+
+    def outcome(self) -> str:
+        outcomes = names.CheckpointOutcome
+        return outcomes.SUCCESS if self.failure_reason is None else outcomes.FAILURE
+
+    def _labels(self) -> dict[str, AttributeValue]:
+        return {
+            names.ATTR_CHECKPOINT_OPERATION.name: self.operation,
+            names.ATTR_CHECKPOINT_OUTCOME.name: self.outcome(),
+            **self.description.labels(),
+        }
+
+    def _end(self, span: Span, attributes: Mapping[str, AttributeValue]) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
+        span.set_attributes(attributes)
+        if self.failure_reason is not None:  # the class only: a message may hold paths, buckets and credentials
+            span.set_status(Status(StatusCode.ERROR, self.error.__name__ if self.error else self.failure_reason))
+        span.end(self.end_ns)
