@@ -50,7 +50,7 @@ test-verl-e2e: $(VERL)  ## Real verl trainings on the CPU; about a minute each. 
 test-vllm: $(VERL)  ## vLLM's own classes on Ray's endpoint; the wheel takes 700 MB
 	$(call install,.venv-verl,--no-deps --target .vllm-site vllm==0.24.0 cbor2 openai_harmony openai pybase64 uvloop \
 	  py-cpuinfo httpx2 llguidance xgrammar apache-tvm-ffi)
-	VLLM_SITE=.vllm-site .venv-verl/bin/python -m pytest -q tests/verl/test_vllm.py
+	VLLM_SITE=.vllm-site .venv-verl/bin/python -m pytest -q tests/verl/rollout/test_vllm.py
 
 test-hosts: $(HOSTS:%=.venv-%/ready)  ## Trainings within Unsloth, Axolotl and ms-swift; minutes each
 	for host in $(HOSTS); do .venv-$$host/bin/python -m pytest -q tests/hosts/test_$$host.py || exit 1; done
@@ -76,8 +76,7 @@ WITH_NEITHER = -e '.[grpc]' hypothesis pytest pyyaml opentelemetry-exporter-otlp
 WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
 FLOOR_TESTS = $(addprefix tests/,$(addprefix cli/test_,app.py doctor.py probe.py show.py) \
-  $(addprefix common/test_,close.py compression.py console.py delivery.py export_loop.py files.py guard.py json_lines.py \
-  labels.py log.py otlp.py otlp_settings.py recorder.py redaction.py telemetry.py))
+  $(addprefix common/,$(addprefix test_,close.py guard.py log.py telemetry.py threads.py) recording export))
 
 install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(2)
 

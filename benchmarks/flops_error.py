@@ -23,8 +23,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from akka_otel_callbacks.common.flops import estimate_from_config, matmul_parameters, train_flops
 from akka_otel_callbacks.common.flops.config import architecture
-from akka_otel_callbacks.common.peaks import PEAKS
-from tests.common import flops_models
+from akka_otel_callbacks.common.flops.peaks import PEAKS
+from tests.common.flops import models as flops_models
 
 LENGTH = 2048
 ATTENTION = ("self_attn", "attn")

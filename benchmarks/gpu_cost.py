@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from akka_otel_callbacks.common.gpu.health import GpuHealth  # noqa: E402
-from akka_otel_callbacks.common.memory import MemoryAccount, Usage  # noqa: E402
+from akka_otel_callbacks.common.memory.account import MemoryAccount, Usage  # noqa: E402
 from tests.fake_nvml import FakeDriver, build, load  # noqa: E402
 
 GPUS, INTERVAL_S, CORE_SHARE_LIMIT = 8, 5.0, 0.001

@@ -30,11 +30,12 @@ from verl.trainer.ppo import metric_utils
 from verl.utils import tracking as verl_tracking
 
 from akka_otel_callbacks.common import guard
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import RLStep
-from akka_otel_callbacks.verl import batches, tags, tracking
-from akka_otel_callbacks.verl.batches import INBOX
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.step import RLStep
+from akka_otel_callbacks.verl.driver import batches, tracking
+from akka_otel_callbacks.verl.driver.batches import INBOX
 from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.verl.rollout import tags
 
 TARGET_MS = 30.0
 ROLLOUTS, GROUP = 512, 8

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from akka_otel_callbacks.common.flops import matmul_parameters, mfu, train_flops  # noqa: E402
-from akka_otel_callbacks.common.peaks import dense_bf16_peak  # noqa: E402
+from akka_otel_callbacks.common.flops.peaks import dense_bf16_peak  # noqa: E402
 
 if TYPE_CHECKING:
     import torch

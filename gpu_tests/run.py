@@ -19,9 +19,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from akka_otel_callbacks.common import names  # noqa: E402
 from akka_otel_callbacks.common.gpu.health import GpuHealth  # noqa: E402
-from akka_otel_callbacks.common.memory import CudaAllocator, MemoryAccount, StepMemory  # noqa: E402
+from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount, StepMemory  # noqa: E402
+from akka_otel_callbacks.common.vocabulary import names  # noqa: E402
 
 MIB = 1 << 20
 TIME_LIMIT_S = 360.0
@@ -83,7 +83,7 @@ def check_identity() -> None:
     watching = child(
         f"""
         import time
-        from akka_otel_callbacks.common import names
+        from akka_otel_callbacks.common.vocabulary import names
         from akka_otel_callbacks.common.gpu.health import GpuHealth
         health = GpuHealth(["{device.uuid}"], interval_s=0.2)
         health.start()

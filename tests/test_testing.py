@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.step import RLStep, SFTStep
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.testing import FakeGpu, FakeNvml, TelemetryInMemory, fake_gpus, telemetry_in_memory
 from tests.common.reports import Report
 from tests.support.otlp_sink import wait_until

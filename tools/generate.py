@@ -18,7 +18,7 @@ from tools.registry import Registry, RegistryError, load
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-NAMES = "src/akka_otel_callbacks/common/names.py"
+NAMES = "src/akka_otel_callbacks/common/vocabulary/names.py"
 REFERENCE = "docs/reference.md"
 LINES_SHOWN = 20
 

@@ -20,15 +20,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.checkpoints.description import Description
 from akka_otel_callbacks.common.checkpoints.operation import Operation, Transfer
 from akka_otel_callbacks.common.checkpoints.pending import Pending
 from akka_otel_callbacks.common.checkpoints.reporting import Reporting, environment
-from akka_otel_callbacks.common.names import CheckpointArtifactKind as ArtifactKind
-from akka_otel_callbacks.common.names import CheckpointFailureReason as FailureReason
-from akka_otel_callbacks.common.names import CheckpointRestoreMode as RestoreMode
-from akka_otel_callbacks.common.names import CheckpointStorageMode as StorageMode
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
+from akka_otel_callbacks.common.vocabulary.names import CheckpointFailureReason as FailureReason
+from akka_otel_callbacks.common.vocabulary.names import CheckpointRestoreMode as RestoreMode
+from akka_otel_callbacks.common.vocabulary.names import CheckpointStorageMode as StorageMode
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

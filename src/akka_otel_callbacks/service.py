@@ -1,19 +1,19 @@
 """Telemetry for a service that runs training jobs: what holds its GPU pools, and what becomes of its runs."""
 
-from akka_otel_callbacks.common.names import (
-    ClaimState,
-    RunPhase,
-)
-from akka_otel_callbacks.common.names import PipelineStageOutcome as StageOutcome
-from akka_otel_callbacks.common.names import PipelineStageType as StageType
-from akka_otel_callbacks.common.names import ServiceFailureReason as FailureReason
-from akka_otel_callbacks.common.names import ServiceOperation as Operation
-from akka_otel_callbacks.common.names import ServiceOutcome as OperationOutcome
-from akka_otel_callbacks.common.names import ServiceStage as OperationStage
 from akka_otel_callbacks.common.service.phases import ImpossibleOrder
 from akka_otel_callbacks.common.service.progress import RunProgress
 from akka_otel_callbacks.common.service.state import Claim, Pool, ServiceState
 from akka_otel_callbacks.common.service.telemetry import ServiceTelemetry
+from akka_otel_callbacks.common.vocabulary.names import (
+    ClaimState,
+    RunPhase,
+)
+from akka_otel_callbacks.common.vocabulary.names import PipelineStageOutcome as StageOutcome
+from akka_otel_callbacks.common.vocabulary.names import PipelineStageType as StageType
+from akka_otel_callbacks.common.vocabulary.names import ServiceFailureReason as FailureReason
+from akka_otel_callbacks.common.vocabulary.names import ServiceOperation as Operation
+from akka_otel_callbacks.common.vocabulary.names import ServiceOutcome as OperationOutcome
+from akka_otel_callbacks.common.vocabulary.names import ServiceStage as OperationStage
 
 __all__ = [
     "Claim",

@@ -28,9 +28,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from akka_otel_callbacks.common.export.instruments import views
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.instruments import views
 
 __all__ = ["FakeGpu", "FakeNvml", "TelemetryInMemory", "fake_gpus", "telemetry_in_memory"]
 

@@ -13,8 +13,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.files import MetricFile
+from akka_otel_callbacks.common.export.files import MetricFile
+from akka_otel_callbacks.common.vocabulary import names
 
 
 class Session:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from akka_otel_callbacks.cli import app
 from akka_otel_callbacks.cli.table import figure
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import otlp_sink
 
 needs_trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="the demo trains with TRL")

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app, doctor
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml, FakeNvmlError
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import otlp_sink, refusing, replying
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.cli import figures
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.cli.recordings import session
 
 JSON_VALUES = st.recursive(

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app
 from akka_otel_callbacks.cli.output import LONGEST, console_on, printable
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.cli.recordings import session
 
 CODES = {0: "shown", 1: "no telemetry", 2: "no such file"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from akka_otel_callbacks.cli.probe import Answer, probe
-from akka_otel_callbacks.common.selection import METRICS, TRACES, Target, select
+from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Target, select
 from tests.support.otlp_sink import answering, otlp_sink, refusing, silent
 
 
@@ -97,7 +97,7 @@ def test_a_prometheus_address() -> None:
     ],
 )
 def test_a_package_that_is_missing(target: Target, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "akka_otel_callbacks.common.otlp_grpc", raising=False)
+    monkeypatch.delitem(sys.modules, "akka_otel_callbacks.common.export.otlp.grpc", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     (answer,) = probe([(METRICS, target)])
     assert answer.ok is False

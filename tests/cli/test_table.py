@@ -17,9 +17,9 @@ from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import console_on
 from akka_otel_callbacks.cli.table import figure, sparkline, summary, unit
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.distributions import Explicit, Exponential, numbers_of
-from akka_otel_callbacks.common.files import MetricFile
+from akka_otel_callbacks.common.export.files import MetricFile
+from akka_otel_callbacks.common.recording.distributions import Explicit, Exponential, numbers_of
+from akka_otel_callbacks.common.vocabulary import names
 from tests.cli.recordings import session
 
 CUMULATIVE = sdk.AggregationTemporality.CUMULATIVE

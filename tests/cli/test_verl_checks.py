@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from akka_otel_callbacks.cli import doctor, verl_checks
 from akka_otel_callbacks.cli.verl_checks import Finding, findings, refusal
-from akka_otel_callbacks.common.selection import select
+from akka_otel_callbacks.common.export.selection import select
 
 OURS = EntryPoint("akka_otel", "akka_otel_callbacks.verl.plugin", "verl.plugins")
 PLUGINS, MODULES = verl_checks.PLUGINS, verl_checks.MODULES

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 
 from akka_otel_callbacks.common import guard
-from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary.step import RLStep
 
 settings.register_profile("no deadline", deadline=None)  # what a busy machine makes of a test says nothing of it
 settings.load_profile("no deadline")

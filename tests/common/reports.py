@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import RLStep, Step
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.step import RLStep, Step
 from tests.support.points import Point
 
 TERMS = ("accuracy", "format", "judge")

@@ -9,9 +9,10 @@ from operator import attrgetter
 
 import pytest
 
-from akka_otel_callbacks.common import clock, names
+from akka_otel_callbacks.common import clock
 from akka_otel_callbacks.common.clock import Clock
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
 from tests.common.reports import Report, grpo_step
 from tests.support.otlp_sink import otlp_sink
 
@@ -50,7 +51,7 @@ def test_times_of_a_series_grow_when_the_clock_is_set_back(
     system: SystemClock, environment: pytest.MonkeyPatch, start: Callable[..., Telemetry]
 ) -> None:
     environment.setattr("akka_otel_callbacks.common.telemetry.now_ns", (ours := Clock()).now_ns)
-    for module in ("translator", "producer", "recorder"):
+    for module in ("recording.translator", "export.producer", "recording.recorder"):
         environment.setattr(f"akka_otel_callbacks.common.{module}.now_ns", ours.now_ns)
     with otlp_sink() as sink:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)

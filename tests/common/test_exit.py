@@ -161,7 +161,7 @@ def sink() -> Iterator[OtlpSink]:
 
 @pytest.mark.parametrize("end", ["closed", "left open", "exception"])
 def test_with_a_collector_that_answers_everything_arrives(end: str, sink: OtlpSink, tmp_path: Path) -> None:
-    from akka_otel_callbacks.common import names
+    from akka_otel_callbacks.common.vocabulary import names
 
     _, status, stderr = once(end, sink.http, "http", tmp_path)
     assert status == STATUS.get(end, 0), stderr

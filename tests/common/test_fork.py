@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.common.scripts import run
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 

@@ -13,10 +13,13 @@ from tests.common.scripts import reported, run
 
 ENGINES = ("torch", "transformers", "trl", "verl", "ray", "vllm", "datasets", "peft", "pynvml", "pyarrow", "numpy")
 SDK = ("opentelemetry.sdk", "opentelemetry.exporter", "grpc", "google.protobuf", "requests", "prometheus_client")
-MODULES = [f"akka_otel_callbacks.common.{module.name}" for module in pkgutil.iter_modules(common.__path__)]
+MODULES = [module.name for module in pkgutil.walk_packages(common.__path__, f"{common.__name__}.")]
 NEEDED_BY_THE_CORE = [
     f"akka_otel_callbacks.common.{name}"
-    for name in "board exporters export_loop guard identity log metric names numbers recorder step telemetry".split()
+    for name in (
+        "export.exporters guard log numbers recording.board recording.recorder run.identity telemetry threads "
+        "vocabulary.metric vocabulary.names vocabulary.step"
+    ).split()
 ]
 
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from tests.support.otlp_sink import otlp_sink
 
 

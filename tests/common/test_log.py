@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 
 SCRIPT = """
 import logging
@@ -45,7 +45,7 @@ def ended(script: str) -> tuple[str, str]:
 
 def test_a_warning_that_comes_before_the_telemetry_has_our_name_too() -> None:
     script = (
-        "from akka_otel_callbacks.common.identity import identify\n"
+        "from akka_otel_callbacks.common.run.identity import identify\n"
         "identify({'TORCHELASTIC_RESTART_COUNT': '0', 'OTEL_RESOURCE_ATTRIBUTES': '{name}=second'}, engine={})"
     )
     _, stderr = ended(script.replace("{name}", names.ATTR_RUN_ATTEMPT.name))

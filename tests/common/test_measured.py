@@ -14,14 +14,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.instruments import measure, views
+from akka_otel_callbacks.common.export.instruments import measure, views
+from akka_otel_callbacks.common.export.producer import Producer, Run
 from akka_otel_callbacks.common.measured import Measured
-from akka_otel_callbacks.common.metric import Kind, Metric
-from akka_otel_callbacks.common.observed import Observed
-from akka_otel_callbacks.common.producer import Producer, Run
-from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
+from akka_otel_callbacks.common.vocabulary.step import RLStep
 from tests.common.reports import Report
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import Histogram, points_of

@@ -26,13 +26,13 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import identify
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.recording.translator import MOST_CAPTURES, MOST_VALUES
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import SCOPE, Telemetry
-from akka_otel_callbacks.common.translator import MOST_CAPTURES, MOST_VALUES
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
 from tests.common.reports import Broken, Report, grpo_step, values
 from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, wait_until
 from tests.support.points import Point, newest, points_of

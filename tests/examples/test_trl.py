@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import otlp_sink
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "trl"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.hosts.host import ROLLOUTS, STEPS, HostRun
 
 SFT_LOGGED: Mapping[str, Any] = {

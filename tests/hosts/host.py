@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks.cli import figures
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.demo import tiny
 
 ROOT = Path(__file__).parents[2]

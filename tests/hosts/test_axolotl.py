@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.demo import tiny
 from tests.hosts.expected import check_grpo, check_rollouts, check_sft, check_tokens
 from tests.hosts.host import STEPS, HostRun, model, needs, program, run, write

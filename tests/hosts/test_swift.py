@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.demo import tiny
 from tests.hosts import expected
 from tests.hosts.expected import check_grpo, check_sft

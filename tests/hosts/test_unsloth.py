@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.hosts.expected import check_grpo, check_rollouts, check_sft, check_tokens
 from tests.hosts.host import HERE, HostRun, model, needs, run
 

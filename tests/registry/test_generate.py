@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common import metric as typed
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import metric as typed
+from akka_otel_callbacks.common.vocabulary import names
 from tools import generate
 from tools.model import Enumeration, constant
 from tools.reference import anchor
@@ -117,7 +117,7 @@ def test_well_known_values_are_constants() -> None:
 
 
 def test_importing_the_names_imports_nothing_else() -> None:
-    source = "import sys, akka_otel_callbacks.common.names; print(*sys.modules)"
+    source = "import sys, akka_otel_callbacks.common.vocabulary.names; print(*sys.modules)"
     command = [sys.executable, "-c", source]
     path = {"PYTHONPATH": str(generate.ROOT / "src")}
     loaded = subprocess.run(command, env=path, capture_output=True, text=True, check=True).stdout.split()

@@ -11,8 +11,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Kind, Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from tools.prometheus import prometheus_label, prometheus_name
 
 

@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, hw_attributes
 from opentelemetry.semconv._incubating.metrics import hw_metrics
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Attribute, Kind, Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute, Kind, Metric
 from tools.generate import NAMES, ROOT
 from tools.model import PREFIX
 

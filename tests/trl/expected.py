@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.trl.runs import Figures, Run, enclosed
 from tests.trl.trainings import Book, Score, Update
 

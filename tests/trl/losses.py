@@ -8,7 +8,7 @@ import torch
 import trl
 from transformers import TrainerCallback
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.trl.runs import Run, exported_run
 from tests.trl.trainings import sft
 

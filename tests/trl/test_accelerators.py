@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.attempt import Attempt
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.memory import MemoryAccount, Usage
-from akka_otel_callbacks.common.names import MemoryComponent as Part
+from akka_otel_callbacks.common.memory.account import MemoryAccount, Usage
+from akka_otel_callbacks.common.run.attempt import Attempt
+from akka_otel_callbacks.common.run.identity import identify
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, accelerators, loop
 from akka_otel_callbacks.trl.accelerators import claim, device_count
 from tests.support.otlp_sink import otlp_sink

@@ -14,7 +14,7 @@ import torch
 import trl
 from transformers import TrainerCallback
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.trl import expected
 from tests.trl.expected import Batches, check_sft_steps

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from transformers import Trainer, TrainerCallback, hyperparameter_search, integrations
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.attempt import FILE, Attempt
+from akka_otel_callbacks.common.run.attempt import FILE, Attempt
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.training import SAVED
 from tests.support.otlp_sink import OtlpSink, otlp_sink

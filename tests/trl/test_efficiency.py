@@ -8,7 +8,7 @@ import pytest
 import trl
 from torch import nn
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.trl.runs import Run, exported_run
 from tests.trl.trainings import online, sft

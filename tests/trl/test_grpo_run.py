@@ -13,7 +13,7 @@ import trl
 from packaging.version import Version
 from transformers import TrainerCallback
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.trl import expected
 from tests.trl.runs import Run, exported_run, plain_run

@@ -11,10 +11,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
-from akka_otel_callbacks.common import guard, names, switches
+from akka_otel_callbacks.common import guard, switches
 from akka_otel_callbacks.common.gpu import nvml
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import telemetry_in_memory
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, run_resource
 from tests.trl.runs import exported_run

@@ -13,7 +13,8 @@ import pytest
 import torch
 from transformers import Trainer, TrainerCallback
 
-from akka_otel_callbacks.common import guard, recorder, telemetry
+from akka_otel_callbacks.common import guard, telemetry
+from akka_otel_callbacks.common.recording import recorder
 from akka_otel_callbacks.trl import callback, loop, rl, session, sft, training
 from tests.trl import trainings
 from tests.trl.runs import Run, exported_run, plain_run

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from transformers import TrainerCallback
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.support.otlp_sink import OtlpSink
 from tests.support.points import Point

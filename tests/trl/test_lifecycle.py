@@ -10,7 +10,7 @@ import pytest
 import trl
 from transformers import Trainer, TrainerCallback
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.support import tiny
 from tests.trl import expected

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.vocabulary import sft_step
 from tests.support import tiny

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common import guard, names
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl.micro_batches import are_counted, counted, micro_batch, padding
 from tests.trl.runs import exported_run
 from tests.trl.trainings import TRL, sft

@@ -23,7 +23,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from akka_otel_callbacks.common import guard, names
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import loop, rl
 from tests.support import tiny
 from tests.trl.expected import LOSS_DIGITS, RL_LOGGED, SFT_LOGGED

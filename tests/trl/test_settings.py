@@ -12,7 +12,7 @@ import trl
 from peft import AutoPeftModelForCausalLM, LoraConfig
 from transformers import Trainer
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.kinds import kind_of
 from akka_otel_callbacks.trl.settings import engine_attributes, hyperparameters, settings_sha

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trl
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.trl.expected import Batches, check_sft_steps, evaluation_at
 from tests.trl.runs import Run, exported_run, plain_run

@@ -9,7 +9,7 @@ import pytest
 import trl
 from packaging.version import Version
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.trl.runs import exported_run
 from tests.trl.trainings import TRL, Book, online

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import Point
 from tests.trl.expected import LOSS_DIGITS

@@ -15,8 +15,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import RLStep, SFTStep
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.trl.loop import Known
 from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s, is_evaluation, is_summary, rl_step, sft_step
 
@@ -175,7 +175,7 @@ def test_evaluations_leave_the_training_alone() -> None:
 
 
 def board(recorder: Recorder) -> Iterator[tuple[Any, Any]]:
-    from akka_otel_callbacks.common.step import GAUGES
+    from akka_otel_callbacks.common.vocabulary.step import GAUGES
 
     for source in GAUGES[SFTStep]:
         if points := recorder.board.points(source.metric):

@@ -19,7 +19,8 @@ import torch
 import trl
 from transformers import Trainer, TrainerCallback
 
-from akka_otel_callbacks.common import guard, names
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import TelemetryInMemory, telemetry_in_memory
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, attach
 from tests.support.otlp_sink import otlp_sink

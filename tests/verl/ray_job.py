@@ -13,7 +13,7 @@ from typing import Any
 import ray
 import ray.actor
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment
 
 KEPT = ("AKKA_OTEL_RUN", "AKKA_FOREIGN_SECRET", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT", "RANK", "USERS")

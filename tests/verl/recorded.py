@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.verl.translation import LogCall, Translation
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.verl.driver.translation import LogCall, Translation
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "verl"
 RL_RUNS = (

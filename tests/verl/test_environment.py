@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common import attempt, names
+from akka_otel_callbacks.common.run import attempt
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
 
 CONFIG = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common.identity import POD_VARIABLES
+from akka_otel_callbacks.common.run.identity import POD_VARIABLES
 from akka_otel_callbacks.verl import environment
 from akka_otel_callbacks.verl.settings import run_attributes
 

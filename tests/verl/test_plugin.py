@@ -14,7 +14,7 @@ import pytest
 
 from akka_otel_callbacks.verl import plugin
 
-HEAVY = ("torch", "ray", "verl", "vllm", "numpy", "opentelemetry", "akka_otel_callbacks.common.names")
+HEAVY = ("torch", "ray", "verl", "vllm", "numpy", "opentelemetry", "akka_otel_callbacks.common.vocabulary.names")
 
 
 def run(code: str, **environ: str) -> str:
@@ -56,7 +56,7 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> dict[plugin.Hook, Exception]:
 def test_every_hook_names_a_function_of_ours() -> None:
     for hook in plugin.HOOKS:
         module, function = hook.install.split(":")
-        source = (Path(plugin.__file__).parent / f"{module}.py").read_text()
+        source = (Path(plugin.__file__).parent / f"{module.replace('.', '/')}.py").read_text()
         assert f"\ndef {function}(" in source, hook
         assert hook.gives
 

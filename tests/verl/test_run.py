@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common import attempt, names
-from akka_otel_callbacks.common.attempt import Attempt
+from akka_otel_callbacks.common.run import attempt
+from akka_otel_callbacks.common.run.attempt import Attempt
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
 
 CONFIG: dict[str, Any] = {

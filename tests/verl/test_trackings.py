@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("verl", reason="verl is not installed in this environment")
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 
 SCRIPT = """
 import json, os, sys

@@ -22,9 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
 from akka_otel_callbacks.cli.table import summary
+from akka_otel_callbacks.common.export.redaction import redact_url
+from akka_otel_callbacks.common.export.selection import Target, select
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.redaction import redact_url
-from akka_otel_callbacks.common.selection import Target, select
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -102,7 +102,7 @@ def _progress(console: Console, steps: int) -> Iterator[Progress]:
 @contextmanager
 def _out_of_sight(noise: TextIO) -> Iterator[None]:
     """The engine's own bars, warnings and log rows would bury the demo's."""
-    from akka_otel_callbacks.common import console
+    from akka_otel_callbacks.common.export import console
 
     console.kept = sys.stdout  # the figures that the user wants to see are no noise
     try:

@@ -18,9 +18,9 @@ from akka_otel_callbacks.cli.gpus import gpus
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.probe import Answer, probe
 from akka_otel_callbacks.cli.verl_checks import findings
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.redaction import header_names, redact_attribute, redact_text, redact_url
-from akka_otel_callbacks.common.selection import METRICS, TRACES, Selection, Target, select
+from akka_otel_callbacks.common.export.redaction import header_names, redact_attribute, redact_text, redact_url
+from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Selection, Target, select
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 LONGEST = 1000

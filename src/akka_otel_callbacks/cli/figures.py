@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from akka_otel_callbacks.cli import fields
 from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 
 FILE_NAME = "metrics.jsonl"
 HISTOGRAMS = {"histogram": explicit, "exponentialHistogram": exponential}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from akka_otel_callbacks.common.exporters import why
-from akka_otel_callbacks.common.selection import Target
+from akka_otel_callbacks.common.export.exporters import why
+from akka_otel_callbacks.common.export.selection import Target
 from akka_otel_callbacks.common.text import one_line
 
 PATIENCE_S = 2.0
@@ -66,7 +66,7 @@ def _begin_export(signal: str, target: Target) -> Callable[[float], Answer]:
 
 
 def _empty_export(signal: str, target: Target) -> Answer:
-    from akka_otel_callbacks.common.otlp import REQUESTS, Delivery
+    from akka_otel_callbacks.common.export.otlp.exporters import REQUESTS, Delivery
 
     delivery = Delivery(target)
     reply = delivery.once(REQUESTS[signal](), 2 * PATIENCE_S)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import printable
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 
 PREFIX = names.JOB_DEVICES.name.removesuffix("job.devices")
 BARS = "▁▂▃▄▅▆▇█"

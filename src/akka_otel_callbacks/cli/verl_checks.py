@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import NamedTuple
 
-from akka_otel_callbacks.common.selection import METRICS, Selection
+from akka_otel_callbacks.common.export.selection import METRICS, Selection
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 GROUP, NAME, MODULE = "verl.plugins", "akka_otel", "akka_otel_callbacks.verl.plugin"

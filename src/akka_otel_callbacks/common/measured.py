@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from akka_otel_callbacks.common.board import Attributes
-from akka_otel_callbacks.common.distributions import Distribution, Explicit, Exponential
-from akka_otel_callbacks.common.labels import clean
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.recording.distributions import Distribution, Explicit, Exponential
+from akka_otel_callbacks.common.recording.labels import clean
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Attributes
 
 Series = tuple[Metric, tuple[object, ...]]
 

@@ -12,20 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import current, exporters, names
-from akka_otel_callbacks.common.board import Attributes, Point
+from akka_otel_callbacks.common import current
 from akka_otel_callbacks.common.clock import now_ns
-from akka_otel_callbacks.common.export_loop import Closer, ExportLoop
+from akka_otel_callbacks.common.export import exporters
+from akka_otel_callbacks.common.export.selection import Selection, Target, select
 from akka_otel_callbacks.common.guard import guarded, report
-from akka_otel_callbacks.common.identity import Identity, RunIdentity
-from akka_otel_callbacks.common.labels import clean
 from akka_otel_callbacks.common.log import logger, show_to_people
-from akka_otel_callbacks.common.metric import Metric, Span
-from akka_otel_callbacks.common.observed import Observed, ReadPoints
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.selection import Selection, Target, select
-from akka_otel_callbacks.common.step import Step
-from akka_otel_callbacks.common.translator import Capture, Translator
+from akka_otel_callbacks.common.recording.labels import clean
+from akka_otel_callbacks.common.recording.observed import Observed, ReadPoints
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.recording.translator import Capture, Translator
+from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
+from akka_otel_callbacks.common.threads import Closer, ExportLoop
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
+from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
+from akka_otel_callbacks.common.vocabulary.step import Step
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OpenSpan
     from opentelemetry.trace import TracerProvider
 
-    from akka_otel_callbacks.common.push import Push
+    from akka_otel_callbacks.common.export.push import Push
 
 __all__ = ["Capture", "Telemetry"]
 
@@ -243,7 +245,7 @@ class Telemetry:
 
     def _use_instruments(self, meter_provider: MeterProvider) -> None:
         """The readers of a provider that is handed in are not ours and can only read instruments."""
-        from akka_otel_callbacks.common.instruments import StepInstruments, measure, observe
+        from akka_otel_callbacks.common.export.instruments import StepInstruments, measure, observe
 
         meter = meter_provider.get_meter(SCOPE)
         self._observe, self._measure, self.recording = partial(observe, meter), partial(measure, meter), True
@@ -254,9 +256,9 @@ class Telemetry:
     def _use_data(self, outputs: Sequence[exporters.MetricOutput]) -> None:
         """Our own exporters get data: every step, and a histogram as a whole, where an instrument takes value by
         value and shows the latest."""
-        from akka_otel_callbacks.common.producer import Run
-        from akka_otel_callbacks.common.push import Push
-        from akka_otel_callbacks.common.scrape import serve
+        from akka_otel_callbacks.common.export.producer import Run
+        from akka_otel_callbacks.common.export.push import Push
+        from akka_otel_callbacks.common.export.scrape import serve
 
         observed = Observed()
         run = Run(self._resource, now_ns(), observed, self._recorder, self._translator)
@@ -281,7 +283,7 @@ class Telemetry:
     ) -> None:
         from opentelemetry.trace import INVALID_SPAN, NoOpTracerProvider, set_span_in_context
 
-        from akka_otel_callbacks.common import tracing
+        from akka_otel_callbacks.common.export import tracing
 
         if tracer_provider is not None:
             self._closers.append(Closer("traces", _flush_of(tracer_provider)))

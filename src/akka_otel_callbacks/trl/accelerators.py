@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.attempt import Attempt
-from akka_otel_callbacks.common.board import NO_ATTRIBUTES
-from akka_otel_callbacks.common.gpu.claims import torch_claim
+from akka_otel_callbacks.common.gpu.device_ids import torch_claim
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.gpu.placement import Placement
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.identity import RunIdentity
-from akka_otel_callbacks.common.memory import CudaAllocator, MemoryAccount
-from akka_otel_callbacks.common.placement import Placement
+from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount
+from akka_otel_callbacks.common.run.attempt import Attempt
+from akka_otel_callbacks.common.run.identity import RunIdentity
+from akka_otel_callbacks.common.run.torchrun import KEY, agree
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.common.torchrun import KEY, agree
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments

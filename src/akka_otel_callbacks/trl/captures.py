@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from akka_otel_callbacks.common.memory import StepMemory
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.common.memory.account import StepMemory
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.log_rows import LogRows
 

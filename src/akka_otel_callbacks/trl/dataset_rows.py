@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 
 if TYPE_CHECKING:
     import numpy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters, mfu, train_flops
-from akka_otel_callbacks.common.peaks import total_peak
+from akka_otel_callbacks.common.flops.peaks import total_peak
 from akka_otel_callbacks.trl.accelerators import claim
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import NO_ATTRIBUTES, Attributes
-from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.step import SFTStep
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, Known
 from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s

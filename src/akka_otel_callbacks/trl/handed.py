@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.metric import Attribute
+from akka_otel_callbacks.common.run.identity import identify
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.trl.kinds import kind_of
 from akka_otel_callbacks.trl.settings import engine_attributes
 

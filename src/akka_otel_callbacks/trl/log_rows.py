@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.step import Step
 
 OF_EVERY_TRAINER = ("loss", "grad_norm", "learning_rate")
 """The keys that transformers itself logs: a loss over all processes, and the latest step's norm and rate."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Capture
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
 from akka_otel_callbacks.trl.captures import Clock

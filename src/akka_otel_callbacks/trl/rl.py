@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.rewards import ScoredRollouts, distinct, set_rewards
-from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import names, switches
-from akka_otel_callbacks.common.attempt import Attempt, begin
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.identity import RunIdentity, generated_run_id, identify
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.run.attempt import Attempt, begin
+from akka_otel_callbacks.common.run.identity import RunIdentity, generated_run_id, identify
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import claim
 from akka_otel_callbacks.trl.attach import running, tap_train
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.common.recorder import Recorder
-from akka_otel_callbacks.common.step import SFTStep
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.attempt import Attempt, later
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.identity import RunIdentity
+from akka_otel_callbacks.common.run.attempt import Attempt, later
+from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import Rank, publish_count, publish_gpus, tell_ranks
 from akka_otel_callbacks.trl.attach import Listener, Running, running

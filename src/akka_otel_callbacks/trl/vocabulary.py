@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from akka_otel_callbacks.common.numbers import mean, number
-from akka_otel_callbacks.common.step import RLStep, SFTStep
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 
 StepT = TypeVar("StepT", RLStep, SFTStep)
 Reduce = Callable[[list[float]], "float | None"]

@@ -26,7 +26,7 @@ from akka_otel_callbacks.common.handed_on import names_run as names_run
 from akka_otel_callbacks.common.handed_on import written as written
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 from akka_otel_callbacks.verl.config import asks, calling_config
-from akka_otel_callbacks.verl.importhook import wrap
+from akka_otel_callbacks.verl.patching.importhook import wrap
 
 PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
@@ -73,8 +73,8 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
     """
     if is_disabled(environ):
         return {EVERYTHING: "1"}
-    from akka_otel_callbacks.common import names
-    from akka_otel_callbacks.common.identity import said
+    from akka_otel_callbacks.common.run.identity import said
+    from akka_otel_callbacks.common.vocabulary import names
 
     both = _joined(environ, given)
     known: dict[str, Any] = {**forwarded(environ), **parsed(both[ATTRIBUTES])}
@@ -167,7 +167,7 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
         return {}
     if is_disabled():
         return {EVERYTHING: "1"}
-    from akka_otel_callbacks.common.names import ATTR_RUN_ID
+    from akka_otel_callbacks.common.vocabulary.names import ATTR_RUN_ID
 
     given = {} if is_active() else _given_by_user()
     if _is_launch(actor_class):

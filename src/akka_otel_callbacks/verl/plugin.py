@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.verl.environment import is_disabled
-from akka_otel_callbacks.verl.importhook import after_import, out_of_reach
+from akka_otel_callbacks.verl.patching.importhook import after_import, out_of_reach
 
 
 class Hook(NamedTuple):
@@ -28,36 +28,48 @@ class Hook(NamedTuple):
     gives: str
 
 
+IDENTITY = "identity and OTEL_* variables in the workers"
+LAST_INTERVAL = "the last interval of the workers' figures"
 LAST = "the last figures of a trainer that Ray kills at its end"
+OWN_STEP = "which step a rollout belongs to"
 ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated share, rollout histograms"
 GROUPS = "groups of the v1 trainers, and terms of a reward model on their devices"
 TERMS = "reward terms and tools of the v1 trainers"
 TOOLS = "tool calls and failures"
 PER_TOKEN = "entropy and KL divergence per token, where the run does not aggregate its loss by `token-mean`"
+PENALTY = "KL divergence of a penalty on the rewards"
 MEMORY = "what fills the devices of the workers"
 HOOKS = (
-    Hook("verl.utils.tracking", "tracking:install", "everything: the logger `akka_otel`"),
-    Hook("ray", "environment:install", "identity and OTEL_* variables in the workers"),
-    Hook("ray.actor", "environment:install_actors", "identity and OTEL_* variables in the workers"),
-    Hook("verl.single_controller.base.worker", "worker:install", "placement of the workers"),
-    Hook("verl.single_controller.ray.base", "worker:install_groups", "the last interval of the workers' figures"),
-    Hook("verl.trainer.ppo.ray_trainer", "tracking:install_fit", LAST),
-    Hook("verl.experimental.one_step_off_policy.ray_trainer", "tracking:install_fit", LAST),
-    Hook("verl.trainer.sft_trainer", "tracking:install_fit", LAST),
-    Hook("verl.trainer.sft_trainer_ray", "tracking:install_fit", LAST),
-    Hook("verl.trainer.ppo.metric_utils", "batches:install", ROLLOUTS),
-    Hook("verl.trainer.ppo.v1.trainer_base", "batches:install_v1", GROUPS),
-    Hook("transfer_queue", "tags:install", TERMS),
-    Hook("verl.experimental.separation.ray_trainer", "batches:install_separation", "which step a rollout belongs to"),
-    Hook("verl.trainer.ppo.core_algos", "clip_ratio:install", "clip ratio by side"),
-    Hook("verl.trainer.ppo.core_algos", "per_token:install", PER_TOKEN),
-    Hook("verl.workers.utils.losses", "per_token:install_loss", PER_TOKEN),
-    Hook("verl.trainer.ppo.ray_trainer", "per_token:install_penalty", "KL divergence of a penalty on the rewards"),
-    Hook("verl.workers.engine.base", "memory:install", MEMORY),
-    Hook("verl.workers.engine_workers", "memory:install_marks", MEMORY),
-    Hook("verl.experimental.agent_loop.tool_agent_loop", "tools:install", TOOLS),
-    Hook("verl.experimental.agent_loop.agent_loop", "tools:install_worker", TOOLS),
-    Hook("vllm.v1.engine.async_llm", "vllm:install", "the run's labels on the rollout servers' own metrics"),
+    Hook("verl.utils.tracking", "driver.tracking:install", "everything: the logger `akka_otel`"),
+    Hook("ray", "environment:install", IDENTITY),
+    Hook("ray.actor", "environment:install_actors", IDENTITY),
+    Hook("verl.single_controller.base.worker", "worker.process:install", "placement of the workers"),
+    Hook(
+        "verl.single_controller.ray.base", "worker.process:install_groups", "the last interval of the workers' figures"
+    ),
+    Hook("verl.trainer.ppo.ray_trainer", "driver.tracking:install_fit", LAST),
+    Hook("verl.experimental.one_step_off_policy.ray_trainer", "driver.tracking:install_fit", LAST),
+    Hook("verl.trainer.sft_trainer", "driver.tracking:install_fit", LAST),
+    Hook("verl.trainer.sft_trainer_ray", "driver.tracking:install_fit", LAST),
+    Hook("verl.trainer.ppo.metric_utils", "driver.batches:install", ROLLOUTS),
+    Hook("verl.trainer.ppo.v1.trainer_base", "driver.batches:install_v1", GROUPS),
+    Hook("transfer_queue", "rollout.tags:install", TERMS),
+    Hook(
+        "verl.experimental.separation.ray_trainer",
+        "driver.batches:install_separation",
+        "which step a rollout belongs to",
+    ),
+    Hook("verl.trainer.ppo.core_algos", "worker.clip_ratio:install", "clip ratio by side"),
+    Hook("verl.trainer.ppo.core_algos", "driver.per_token:install", PER_TOKEN),
+    Hook("verl.workers.utils.losses", "driver.per_token:install_loss", PER_TOKEN),
+    Hook(
+        "verl.trainer.ppo.ray_trainer", "driver.per_token:install_penalty", "KL divergence of a penalty on the rewards"
+    ),
+    Hook("verl.workers.engine.base", "worker.memory:install", MEMORY),
+    Hook("verl.workers.engine_workers", "worker.memory:install_marks", MEMORY),
+    Hook("verl.experimental.agent_loop.tool_agent_loop", "rollout.tool_calls:install", TOOLS),
+    Hook("verl.experimental.agent_loop.agent_loop", "rollout.tool_calls:install_worker", TOOLS),
+    Hook("vllm.v1.engine.async_llm", "rollout.vllm:install", "the run's labels on the rollout servers' own metrics"),
 )
 EVEN_DISABLED = ("verl.utils.tracking", "ray", "ray.actor")
 

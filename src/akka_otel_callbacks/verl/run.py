@@ -12,8 +12,8 @@ from akka_otel_callbacks.verl.config import plain
 from akka_otel_callbacks.verl.environment import forwarded
 
 if TYPE_CHECKING:
-    from akka_otel_callbacks.common.attempt import Attempt
-    from akka_otel_callbacks.common.identity import RunIdentity
+    from akka_otel_callbacks.common.run.attempt import Attempt
+    from akka_otel_callbacks.common.run.identity import RunIdentity
 
 _known: RunIdentity | None = None
 _adopted: Attempt | None = None
@@ -38,7 +38,7 @@ def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentit
 
 def attempt(config: Any) -> Attempt:
     """Its ID and attempt alone."""
-    from akka_otel_callbacks.common.attempt import Attempt
+    from akka_otel_callbacks.common.run.attempt import Attempt
 
     this = identity(config)
     return Attempt(this.run_id, this.attempt)
@@ -66,8 +66,8 @@ def end() -> None:
 
 
 def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
-    from akka_otel_callbacks.common import names
-    from akka_otel_callbacks.common.identity import identify
+    from akka_otel_callbacks.common.run.identity import identify
+    from akka_otel_callbacks.common.vocabulary import names
     from akka_otel_callbacks.verl.settings import run_attributes
 
     handed_on = forwarded(environ)
@@ -80,10 +80,10 @@ def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
 
 
 def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]) -> Attempt:
-    from akka_otel_callbacks.common import names
-    from akka_otel_callbacks.common.attempt import begin
-    from akka_otel_callbacks.common.identity import generated_run_id, said
-    from akka_otel_callbacks.verl.checkpoints import resumed
+    from akka_otel_callbacks.common.run.attempt import begin
+    from akka_otel_callbacks.common.run.identity import generated_run_id, said
+    from akka_otel_callbacks.common.vocabulary import names
+    from akka_otel_callbacks.verl.attempts import resumed
 
     run_id = said(names.ATTR_RUN_ID, environ, handed_on)
     return begin(

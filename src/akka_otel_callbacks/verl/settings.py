@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import settings_sha
-from akka_otel_callbacks.common.metric import Attribute
-from akka_otel_callbacks.common.model_name import model_name
-from akka_otel_callbacks.common.settings import hyperparameters as settings_of
+from akka_otel_callbacks.common.run.identity import settings_sha
+from akka_otel_callbacks.common.run.model_name import model_name
+from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.verl.config import get as get  # other modules have it from here
 
 METHODS: Mapping[str, str] = {"gae": "PPO", "reinforce_plus_plus": "REINFORCE++", "optimal_token_baseline": "OTB"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks import checkpoints
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import Histogram, Point, SpanRecord
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks import checkpoints
 from akka_otel_callbacks.checkpoints import ArtifactKind, FailureReason, StorageMode
-from akka_otel_callbacks.common import guard, names
+from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.checkpoints.operation import Operation, Transfer
-from akka_otel_callbacks.common.identity import Identity
+from akka_otel_callbacks.common.run.identity import Identity
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import telemetry_in_memory
 from tests.common.checkpoints.conftest import Seen, short
 from tests.support.otlp_sink import wait_until

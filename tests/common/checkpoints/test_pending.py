@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks import checkpoints
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import telemetry_in_memory
 from tests.common.checkpoints.conftest import Seen
 

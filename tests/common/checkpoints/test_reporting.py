@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks import checkpoints
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import identify
-from akka_otel_callbacks.common.step import RLStep
+from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import RLStep
 from tests.common.checkpoints.conftest import Seen
 from tests.common.scripts import run
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.gpu.claims import cuda_uuids, ray_claim, visible_devices
+from akka_otel_callbacks.common.gpu.device_ids import cuda_uuids, ray_claim, visible_devices
 from akka_otel_callbacks.common.gpu.devices import GRACE_S, Devices
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from tests.fake_nvml import FakeDriver

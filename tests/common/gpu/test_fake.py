@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
-from akka_otel_callbacks.common.gpu.figures import FIELDS
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.gpu.readings import FIELDS
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 from tests.fake_nvml import FakeDriver, Gpu
 
 A, B = "GPU-aaaa", "GPU-bbbb"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.export_loop import ExportLoop
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.nvml import Code
+from akka_otel_callbacks.common.threads import ExportLoop
+from akka_otel_callbacks.common.vocabulary import names
 from tests.fake_nvml import FakeDriver
 
 SRC = str(Path(__file__).parents[3] / "src")
@@ -25,7 +25,7 @@ FAST, SLOW = "GPU-36e1567d-37ed-051e-f8ff-df807517b396", "GPU-8932f937-d72c-4106
 PREAMBLE = """
 import json, sys, threading, time
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.placement import Placement
+from akka_otel_callbacks.common.gpu.placement import Placement
 
 def wait_for(condition, timeout_s=10):
     deadline = time.monotonic() + timeout_s

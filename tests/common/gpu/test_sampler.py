@@ -9,13 +9,13 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.export.instruments import observe
 from akka_otel_callbacks.common.gpu.devices import Devices
-from akka_otel_callbacks.common.gpu.figures import FIELDS, METRICS, QUERIES
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
+from akka_otel_callbacks.common.gpu.readings import FIELDS, METRICS, QUERIES
 from akka_otel_callbacks.common.gpu.sampler import STALE_AFTER, Sampler
-from akka_otel_callbacks.common.instruments import observe
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.fake_nvml import FakeDriver, Gpu
 
 A, B, MIG = "GPU-aaaa", "GPU-bbbb", "MIG-cccc"

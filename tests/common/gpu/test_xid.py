@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.gpu import xid
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from akka_otel_callbacks.common.gpu.xid import XidWatcher
 from akka_otel_callbacks.common.gpu.xid_codes import XIDS, Cause, describe
+from akka_otel_callbacks.common.vocabulary import names
 from tests.fake_nvml import FakeDriver
 
 A, B, MIG = "GPU-aaaa", "GPU-bbbb", "MIG-cccc"

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Metric
-from akka_otel_callbacks.common.names import ClaimState, RunPhase
 from akka_otel_callbacks.common.service.occupancy import METRICS, Occupancy
 from akka_otel_callbacks.common.service.state import Claim, Pool, ServiceState
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.names import ClaimState, RunPhase
 
 L4 = {"accelerator": "nvidia-l4"}
 BUSY = ServiceState(

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.names import RunPhase
 from akka_otel_callbacks.common.service.phases import ENDS, NEXT, STARTS, ImpossibleOrder
 from akka_otel_callbacks.common.service.progress import RunProgress
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import RunPhase
 
 FULL = (
     "RESOLVING_DATASET PREPARING_MODEL DEPLOYING_GRADER AWAITING_GRADER AWAITING_DEVICES SUBMITTING QUEUED PREPARING "

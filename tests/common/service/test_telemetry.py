@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Kind
 from akka_otel_callbacks.common.service.occupancy import METRICS
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Kind
 from akka_otel_callbacks.service import (
     Claim,
     ClaimState,

@@ -9,7 +9,8 @@ import os
 
 import torch
 
-from akka_otel_callbacks.verl import gathering, memory
+from akka_otel_callbacks.verl.driver import job_memory
+from akka_otel_callbacks.verl.worker import memory
 from tests.support.allocator import ScriptedAllocator
 
 TOTAL, EXTERNAL = 200_000_000, 7_000_000
@@ -43,4 +44,4 @@ class Device(ScriptedAllocator):
 
 
 memory.ALLOCATORS["cpu"] = Device
-gathering.ANSWER_TIMEOUT_S, gathering.WAIT_TIMEOUT_S = 20.0, 30.0  # a busy machine takes its time
+job_memory.ANSWER_TIMEOUT_S, job_memory.WAIT_TIMEOUT_S = 20.0, 30.0  # a busy machine takes its time

@@ -14,7 +14,7 @@ from typing import Any
 
 from verl_cpu.train import cluster, train
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import Point, newest
 

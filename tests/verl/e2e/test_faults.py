@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from tests.verl.e2e import faults
 from tests.verl.e2e.harness import Case, Run, trained
 

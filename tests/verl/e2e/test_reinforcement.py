@@ -15,8 +15,8 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 
 from verl_cpu.reward import compute_score
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.names import MemoryComponent as Part
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
 from tests.verl.e2e import fills, seen
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
 

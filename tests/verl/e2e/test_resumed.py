@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.attempt import Attempt
+from akka_otel_callbacks.common.run.attempt import Attempt
+from akka_otel_callbacks.common.vocabulary import names
 from tests.verl.e2e.harness import Case, Run, trained
 
 RUN_ID, ATTEMPT = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name

@@ -21,8 +21,8 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 
 from verl_cpu.train import ENVIRONMENT
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.fake_nvml import FakeDriver, build
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.support.points import Point

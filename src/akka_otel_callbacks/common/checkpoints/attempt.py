@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import AttributeValue
 from akka_otel_callbacks.common.checkpoints.description import Description
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

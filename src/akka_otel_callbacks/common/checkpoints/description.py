@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import AttributeValue
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.metric import Attribute
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.text import one_line
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 
 LABELS: Mapping[str, Attribute] = {
     "artifact_kind": names.ATTR_CHECKPOINT_ARTIFACT_KIND,

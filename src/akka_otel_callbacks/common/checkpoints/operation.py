@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.checkpoints.attempt import USUAL_REASON, Attempt, Reason
 from akka_otel_callbacks.common.checkpoints.description import Description, shown, usable_value
 from akka_otel_callbacks.common.checkpoints.where import lost, telemetry_of_run
@@ -17,6 +16,7 @@ from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.vocabulary import names
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import current, names, switches
+from akka_otel_callbacks.common import current, switches
 from akka_otel_callbacks.common.checkpoints import where
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.handed_on import RUN_VARIABLE, forwarded, names_run, written
+from akka_otel_callbacks.common.vocabulary import names
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from akka_otel_callbacks.common.identity import RunIdentity
+    from akka_otel_callbacks.common.run.identity import RunIdentity
     from akka_otel_callbacks.common.telemetry import Telemetry
 
 TRACE = ("TRACEPARENT", "TRACESTATE")
@@ -85,7 +86,7 @@ class Reporting:
 
     @guarded
     def _open(self) -> None:
-        from akka_otel_callbacks.common.selection import without_scrape
+        from akka_otel_callbacks.common.export.selection import without_scrape
         from akka_otel_callbacks.common.telemetry import Telemetry
 
         with self._opening:
@@ -114,7 +115,7 @@ def environment(telemetry: Telemetry | None = None) -> dict[str, str]:
 def _identity(
     said: Mapping[str, Any], environ: Mapping[str, str], training: Telemetry | None, name: str
 ) -> RunIdentity:
-    from akka_otel_callbacks.common.identity import RunIdentity, identify
+    from akka_otel_callbacks.common.run.identity import RunIdentity, identify
 
     instance = names.ATTR_SERVICE_INSTANCE_ID.name
     if training is not None:

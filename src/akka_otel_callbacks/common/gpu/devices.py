@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.gpu.claims import Claim, cuda_uuids, visible_devices
+from akka_otel_callbacks.common.gpu.device_ids import Claim, cuda_uuids, visible_devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
+from akka_otel_callbacks.common.vocabulary import names
 
 GRACE_S = 30.0
 """How long a GPU that cannot be told yet is left out of the placement before it is published without its UUID."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from akka_otel_callbacks.common.gpu.figures import FIELDS
 from akka_otel_callbacks.common.gpu.nvml import Code
+from akka_otel_callbacks.common.gpu.readings import FIELDS
 from akka_otel_callbacks.common.gpu.xid import NO_INSTANCE, XID_EVENT
 
 FIELD_IDS = {reading: field_id for field_id, reading in FIELDS.items()}

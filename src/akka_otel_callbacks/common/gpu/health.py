@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from akka_otel_callbacks.common import switches
-from akka_otel_callbacks.common.board import Point
-from akka_otel_callbacks.common.export_loop import exporting
-from akka_otel_callbacks.common.gpu.claims import Claim
+from akka_otel_callbacks.common.gpu.device_ids import Claim
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Nvml
 from akka_otel_callbacks.common.gpu.sampler import Sampler
 from akka_otel_callbacks.common.gpu.xid import XidWatcher
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.threads import exporting
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 SAMPLE_INTERVAL_S = 5.0
 

@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
-from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.gpu.devices import Device, Devices
-from akka_otel_callbacks.common.gpu.figures import FIGURES, METRICS, Figure, Rule, figure_value, read
 from akka_otel_callbacks.common.gpu.nvml import Nvml
+from akka_otel_callbacks.common.gpu.readings import FIGURES, METRICS, Figure, Rule, figure_value, read
 from akka_otel_callbacks.common.gpu.windows import WINDOWS, Window
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 Series = tuple[str, Figure]
 """A device's UUID and a figure of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from akka_otel_callbacks.common.gpu.figures import Rule
+from akka_otel_callbacks.common.gpu.readings import Rule
 
 
 class Window(Protocol):

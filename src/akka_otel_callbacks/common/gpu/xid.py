@@ -7,14 +7,14 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Point
 from akka_otel_callbacks.common.gpu.devices import Device, Devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
 from akka_otel_callbacks.common.gpu.xid_codes import describe
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
 NO_INSTANCE = 0xFFFFFFFF  # the GPU instance ID of an event that is no slice's

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from akka_otel_callbacks.common.labels import LARGEST_NUMBER
-from akka_otel_callbacks.common.metric import Attribute
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.labels import LARGEST_NUMBER
 from akka_otel_callbacks.common.text import one_line
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
 
 LONGEST_SHOWN = 100
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from akka_otel_callbacks.common.board import Attributes, Point
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
 
 
 class Counts:

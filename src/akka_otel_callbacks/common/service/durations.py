@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from akka_otel_callbacks.common.board import Attributes
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Attributes
 
 
 class Durations:

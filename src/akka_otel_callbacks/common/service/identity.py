@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.identity import Identity, machine, otel_resource_attributes, typed
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.run.identity import Identity, machine, otel_resource_attributes, typed
+from akka_otel_callbacks.common.vocabulary import names
 
 DEFAULT_SERVICE_NAME = "akka-trainer-service"
 OF_ANY_PROCESS = frozenset(

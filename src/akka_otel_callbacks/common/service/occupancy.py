@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import Point
-from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.service.phases import ENDS
 from akka_otel_callbacks.common.service.state import Claim, Pool, PoolKey, ServiceState
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 METRICS = (
     names.POOL_CLAIMS,

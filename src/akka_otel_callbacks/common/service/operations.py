@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import AttributeValue
-from akka_otel_callbacks.common.names import ServiceOutcome
 from akka_otel_callbacks.common.service.checks import known
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import ServiceOutcome
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 
 
 def attributes_of(operation: str, stage: str, outcome: str, reason: str | None) -> dict[str, AttributeValue]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from akka_otel_callbacks.common.names import RunOutcome, RunPhase
+from akka_otel_callbacks.common.vocabulary.names import RunOutcome, RunPhase
 
 ENDS: Mapping[str, str] = {
     RunPhase.COMPLETED: RunOutcome.COMPLETED,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.names import RunPhase
 from akka_otel_callbacks.common.service.checks import known, named, seconds
 from akka_otel_callbacks.common.service.phases import check_order, check_start
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import RunPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

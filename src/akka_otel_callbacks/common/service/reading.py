@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from akka_otel_callbacks.common.board import Point
-from akka_otel_callbacks.common.metric import Metric
 from akka_otel_callbacks.common.service.occupancy import METRICS, Occupancy
 from akka_otel_callbacks.common.service.state import ServiceState
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 Figures = Mapping[Metric, Sequence[Point]]
 

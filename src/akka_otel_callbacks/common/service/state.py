@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.service.checks import counted, each, known, named, truth
+from akka_otel_callbacks.common.vocabulary import names
 
 ANY = "any"
 """The accelerator of a deployment that states one capacity for all of its devices."""

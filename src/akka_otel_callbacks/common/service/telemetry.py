@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import NoOpTracerProvider
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.board import AttributeValue
-from akka_otel_callbacks.common.metric import Attribute
-from akka_otel_callbacks.common.names import RunPhase
 from akka_otel_callbacks.common.service.checks import known, named, seconds, truth
 from akka_otel_callbacks.common.service.counts import Counts
 from akka_otel_callbacks.common.service.durations import Durations
@@ -27,6 +23,10 @@ from akka_otel_callbacks.common.service.progress import RunProgress
 from akka_otel_callbacks.common.service.reading import Reading
 from akka_otel_callbacks.common.service.state import ServiceState
 from akka_otel_callbacks.common.telemetry import CLOSE_TIMEOUT_S, Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from akka_otel_callbacks.common.vocabulary.names import RunPhase
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

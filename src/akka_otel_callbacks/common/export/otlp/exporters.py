@@ -1,0 +1,199 @@
+"""The OTLP exporters, of metrics and of spans, over HTTP and gRPC.
+
+The messages are the SDK's; sending them is ours. The SDK's exporters count a redirect as delivered and do not read that
+a collector rejected everything, read replies of any size, log the headers that they cannot use, and print a traceback
+for each attempt in some versions. They also draw from the random numbers that a training seeds.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk import metrics
+from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from akka_otel_callbacks.common.export.delivery import Reply, Watch
+from akka_otel_callbacks.common.export.otlp.message import metrics_request
+from akka_otel_callbacks.common.export.otlp.settings import HTTP, PLAIN, OtlpSettings
+from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Target
+from akka_otel_callbacks.common.log import logger
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+REQUESTS: dict[str, type[Message]] = {METRICS: ExportMetricsServiceRequest, TRACES: ExportTraceServiceRequest}
+REPLIES: dict[type[Message], type[Message]] = {
+    ExportMetricsServiceRequest: ExportMetricsServiceResponse,
+    ExportTraceServiceRequest: ExportTraceServiceResponse,
+}
+CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+DELTAS = {
+    "cumulative": (),
+    "delta": (metrics.Counter, metrics.ObservableCounter, metrics.Histogram),
+    "lowmemory": (metrics.Counter, metrics.Histogram),
+}
+"""Which instruments export differences, by `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`."""
+INSTRUMENTS = (
+    metrics.Counter,
+    metrics.UpDownCounter,
+    metrics.Histogram,
+    metrics.ObservableCounter,
+    metrics.ObservableUpDownCounter,
+    metrics.ObservableGauge,
+)
+
+
+MOST_TRIES = 6
+MAY_REFUSE_COMPRESSION = ("400", "406", "415", "422", "500", "501", "UNIMPLEMENTED", "INTERNAL")
+"""How receivers answer what they cannot unpack. They also answer so what they cannot read."""
+
+
+class Sender(Protocol):
+    """One transport."""
+
+    def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+def _sender(settings: OtlpSettings) -> Sender:
+    if settings.protocol == HTTP:
+        from akka_otel_callbacks.common.export.otlp.http import HttpSender
+
+        return HttpSender(settings)
+    from akka_otel_callbacks.common.export.otlp.grpc import GrpcSender
+
+    return GrpcSender(settings)
+
+
+class Delivery:
+    """Sends one signal's exports: tries again while the time allows, and tells the watch how it ended."""
+
+    def __init__(self, target: Target) -> None:
+        assert target.otlp is not None
+        self._target = target
+        self._timeout_s = target.otlp.timeout_s
+        self._sender = _sender(target.otlp)
+        self._compression = target.otlp.compression
+        self._is_unpacked = False
+        """Whether the receiver took something that was compressed."""
+        self._watch = Watch.of(f"{target.protocol} {urlsplit(target.endpoint or '').netloc or target.endpoint}")
+        self._jitter = random.Random()
+        self._closed = False
+        self._hurried = threading.Event()
+        self.reply: Reply | None = None
+        """To the last attempt of the newest export; None before there is one."""
+
+    def __call__(self, message: Message) -> bool:
+        """Whether the receiver took all of it."""
+        self.reply = None
+        reply = self._tried(message)
+        self._watch.tell(self, self._target, reply)
+        return reply.delivered
+
+    def once(self, message: Message, timeout_s: float) -> Reply:
+        """One attempt, of which nobody is told. A receiver that refuses what is compressed, and takes the same without,
+        gets everything without from then on."""
+        deadline = time.monotonic() + timeout_s
+        reply_type = REPLIES[type(message)]
+        reply = self._sender.send(message, reply_type, timeout_s, self._compression)
+        self._is_unpacked |= reply.delivered
+        if self._is_unpacked or self._compression == PLAIN or reply.kind not in MAY_REFUSE_COMPRESSION:
+            return reply
+        plain = self._sender.send(message, reply_type, max(deadline - time.monotonic(), 0.001), PLAIN)
+        if plain.delivered:
+            logger.info("%s does not take %s and gets it uncompressed", self._target, self._compression)
+            self._compression = PLAIN
+        return plain
+
+    def hurry(self) -> None:
+        """Has the next attempt follow at once, because the time is running out."""
+        self._hurried.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self.hurry()
+        self._sender.close()
+        self._watch.forget(self)
+
+    def _tried(self, message: Message) -> Reply:
+        deadline = time.monotonic() + self._timeout_s
+        reconnects = 1
+        for attempt in range(MOST_TRIES):
+            reply = self.reply = self.once(message, max(deadline - time.monotonic(), 0.001))
+            if reply.kind == "connection" and reconnects:  # one that was kept open may have been lost meanwhile
+                reconnects, pause_s = 0, 0.0
+            else:
+                pause_s = self._pause_s(reply, attempt)
+            if reply.delivered or not reply.retryable or time.monotonic() + pause_s > deadline:
+                return reply
+            self._hurried.wait(pause_s)
+            self._hurried.clear()
+            if self._closed:
+                break
+        return reply
+
+    def _pause_s(self, reply: Reply, attempt: int) -> float:
+        if reply.retry_after_s is not None:
+            return reply.retry_after_s
+        return float(2**attempt) * self._jitter.uniform(0.8, 1.2)
+
+
+class OtlpMetrics(MetricExporter):
+    """Sends metrics to a collector."""
+
+    def __init__(self, target: Target) -> None:
+        assert target.otlp is not None
+        deltas = DELTAS[target.otlp.temporality]
+        super().__init__(preferred_temporality={kind: DELTA if kind in deltas else CUMULATIVE for kind in INSTRUMENTS})
+        self.delivery = Delivery(target)
+
+    @property
+    def reply(self) -> Reply | None:
+        """What the collector said to the last attempt of the newest export; None before it said something."""
+        return self.delivery.reply
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        delivered = self.delivery(metrics_request(metrics_data))
+        return MetricExportResult.SUCCESS if delivered else MetricExportResult.FAILURE
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Does not wait: it ends the pause before another attempt."""
+        self.delivery.hurry()
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self.delivery.close()
+
+
+class OtlpSpans(SpanExporter):
+    """Sends spans to a collector."""
+
+    def __init__(self, target: Target) -> None:
+        self.delivery = Delivery(target)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        delivered = self.delivery(encode_spans(spans))
+        return SpanExportResult.SUCCESS if delivered else SpanExportResult.FAILURE
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        self.delivery.close()

@@ -1,0 +1,218 @@
+"""What one exporter gets: OpenTelemetry data made of everything that was recorded since its last export arrived."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    ExponentialHistogram,
+    Gauge,
+    Histogram,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import Metric as MetricData
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.export.unsent import Moment, Unsent
+from akka_otel_callbacks.common.measured import Measured
+from akka_otel_callbacks.common.recording.board import Board
+from akka_otel_callbacks.common.recording.distributions import Distribution, Exponential
+from akka_otel_callbacks.common.recording.observed import Observed
+from akka_otel_callbacks.common.recording.recorder import Record, Recorder, Snapshot, dropped_points
+from akka_otel_callbacks.common.recording.translator import Translator
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
+from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
+
+SCOPE = "akka_otel_callbacks"
+CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
+"""Buckets of an exponential histogram where it must be an explicit one: in Prometheus's format."""
+PATIENCE_S = 1.0
+"""How long a collection waits for the translation of what was captured before it. It is half of what a close may
+take, so that what is translated by then has time to be sent."""
+
+Series = tuple[Metric, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the exporters of one run have in common. A process that reports no steps has no recorder."""
+
+    resource: Resource
+    start_ns: int
+    observed: Observed
+    recorder: Recorder | None = None
+    translator: Translator | None = None
+    measured: Measured = field(default_factory=Measured)
+
+
+class Producer:
+    """Hears of every record, and gives out data. What `collect` gave stays unsent until `sent` says that it arrived:
+    the steps and the changes of an export that failed are part of the next one.
+
+    Args:
+        deltas: the kinds of metric that are exported as the change since the last export, instead of the total.
+        every_step: whether each step has points of its own, beside the latest figures.
+        exponential: whether the exporter can carry exponential histograms; without, their buckets are powers of two.
+        patience_s: how long a collection waits for the translation of what was captured before it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        deltas: frozenset[Kind] = frozenset(),
+        every_step: bool = True,
+        exponential: bool = True,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._run, self._deltas, self._patience_s = run, deltas, patience_s
+        self.unsent = Unsent()
+        self._every_step, self._exponential = every_step, exponential
+        self._measured = run.measured.inbox()
+        self._new: dict[Series, tuple[Attributes, Distribution]] = {}
+        self._distributions: dict[Series, tuple[Attributes, Distribution]] = {}
+        self._totals: dict[Series, float] = {}
+        self._sent_totals: dict[Series, float] = {}
+        self._collected_ns = self._sent_ns = run.start_ns
+        self._collecting = threading.Lock()
+        self._moments: list[Moment] = []
+        self.is_part = False
+        """Whether more is left to collect than the last collection had."""
+        if run.recorder is not None:
+            run.recorder.listeners.append(self.hear)
+
+    def hear(self, record: Record) -> None:
+        if self._every_step:
+            self.unsent.add(record)
+        for metric, attributes, _, distribution in record.distributions:
+            _add(self._new, (metric, (*attributes.values(),)), attributes, distribution)
+
+    @property
+    def steps(self) -> int:
+        """How many steps and evaluations the last collection had."""
+        return len(self._moments)
+
+    def collect(self, most_steps: int | None = None) -> MetricsData | None:
+        """What is to be exported now; None where there is nothing. Of more than `most_steps` steps it has the oldest,
+        and not the latest figures, which come after those of all steps."""
+        observed = self._run.observed.points()
+        if self._run.translator is not None:
+            self._run.translator.catch_up(self._patience_s)
+        with self._collecting:  # scrapes may come at the same time
+            metrics = [*self._metrics(observed, most_steps)]
+        scopes = [ScopeMetrics(InstrumentationScope(SCOPE), metrics, "")]
+        return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if metrics else None
+
+    def sent(self) -> None:
+        """What `collect` gave has arrived."""
+        if self._moments:
+            self.unsent.sent(self._moments[-1].time_ns)
+        self._sent_totals, self._sent_ns = self._totals, self._collected_ns
+        if Kind.HISTOGRAM in self._deltas:
+            self._distributions = {}
+
+    def _metrics(self, observed: Mapping[Metric, Sequence[Point]], most_steps: int | None) -> Iterator[MetricData]:
+        self._totals = dict(self._sent_totals)
+        moments, snapshot, until_ns = self._recorded()
+        self._moments = moments[:most_steps]
+        self.is_part = len(self._moments) < len(moments)
+        for metric, points in {**observed, **snapshot.counters}.items():
+            if points:
+                yield self._scalar(metric, points)
+        for metric, course in _course(self._moments, Board() if self.is_part else snapshot.board, until_ns).items():
+            yield _data(metric, Gauge(course))
+        yield from self._histograms()
+
+    def _recorded(self) -> tuple[list[Moment], Snapshot, int]:
+        """What steps reported: since the last export that arrived, what holds now, and up to when it is known."""
+        recorder, translator = self._run.recorder, self._run.translator
+        self._collected_ns = max(now_ns(), self._collected_ns + 1)
+        if recorder is None or translator is None:
+            return [], Snapshot(Board(), {}), 0
+        with recorder.lock:
+            self._collected_ns = max(now_ns(), self._collected_ns)
+            until_ns = recorder.next_ns(translator.known_until_ns(self._collected_ns))
+            moments, snapshot = self.unsent.take(), recorder.snapshot()
+            new, self._new = self._new, {}
+        for series, (attributes, distribution) in new.items():
+            _add(self._distributions, series, attributes, distribution)
+        snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(recorder.overflow, self.unsent.thinned)
+        return moments, snapshot, until_ns
+
+    def _scalar(self, metric: Metric, points: Sequence[Point]) -> MetricData:
+        """A counter, or a figure that is read anew at every collection."""
+        if metric.kind is Kind.GAUGE:
+            return _data(metric, Gauge([_number(point, self._collected_ns) for point in points]))
+        delta = metric.kind in self._deltas
+        numbers = [
+            _number(
+                (self._change(metric, point) if delta else point[0], point[1]),
+                self._collected_ns,
+                self._start_ns(delta),
+            )
+            for point in points
+        ]
+        return _data(metric, Sum(numbers, DELTA if delta else CUMULATIVE, is_monotonic=metric.kind is Kind.COUNTER))
+
+    def _change(self, metric: Metric, point: Point) -> float:
+        """What a total has grown by since the last export that arrived."""
+        total, attributes = point
+        series = metric, (*attributes.values(),)
+        self._totals[series] = total
+        return total - self._sent_totals.get(series, 0)
+
+    def _histograms(self) -> Iterator[MetricData]:
+        delta = Kind.HISTOGRAM in self._deltas
+        for metric, attributes, distribution in self._measured.take():
+            _add(self._distributions, (metric, (*attributes.values(),)), attributes, distribution)
+        points: dict[Metric, list[Any]] = {}
+        for (metric, _), (attributes, distribution) in self._distributions.items():
+            if not self._exponential and isinstance(distribution, Exponential):
+                distribution = distribution.between_powers_of_two(POWERS_OF_TWO)
+            point = distribution.point(attributes, self._start_ns(delta), self._collected_ns)
+            points.setdefault(metric, []).append(point)
+        for metric, found in points.items():
+            kind = ExponentialHistogram if metric.exponential and self._exponential else Histogram
+            yield _data(metric, kind(found, DELTA if delta else CUMULATIVE))
+
+    def _start_ns(self, delta: bool) -> int:
+        return self._sent_ns if delta else self._run.start_ns
+
+
+def _add(
+    to: dict[Series, tuple[Attributes, Distribution]], series: Series, attributes: Attributes, more: Distribution
+) -> None:
+    known = to.get(series)
+    to[series] = attributes, more if known is None else known[1] + more  # type: ignore[operator]  # of one metric
+
+
+def _course(moments: Iterable[Moment], board: Board, until_ns: int) -> dict[Metric, list[NumberDataPoint]]:
+    """Each figure at the time of each step that had it, and last at the moment up to which the board holds."""
+    course: dict[Metric, list[NumberDataPoint]] = {}
+    for time_ns, figures in [*moments, Moment(until_ns, board.figures())]:
+        for metric, points in figures.items():
+            course.setdefault(metric, []).extend(
+                [NumberDataPoint(attributes, 0, time_ns, value) for value, attributes in points]
+            )
+    return course
+
+
+def _number(point: Point, time_ns: int, start_ns: int = 0) -> NumberDataPoint:
+    value, attributes = point
+    return NumberDataPoint(attributes, start_ns, time_ns, value)
+
+
+def _data(metric: Metric, data: Any) -> MetricData:
+    return MetricData(metric.name, metric.description, metric.unit, data)

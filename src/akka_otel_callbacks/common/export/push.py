@@ -1,0 +1,107 @@
+"""One exporter that is pushed to, and what it has not taken yet."""
+
+from __future__ import annotations
+
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
+
+from akka_otel_callbacks.common.export.delivery import REJECTED, Reply
+from akka_otel_callbacks.common.export.producer import Producer, Run
+from akka_otel_callbacks.common.export.selection import Target
+from akka_otel_callbacks.common.vocabulary.metric import Kind
+
+INSTRUMENTS = {
+    ObservableCounter: Kind.COUNTER,
+    ObservableUpDownCounter: Kind.UPDOWNCOUNTER,
+    Histogram: Kind.HISTOGRAM,
+}
+"""The SDK's classes by which an exporter says what it wants as the change since the last export."""
+
+
+class Push:
+    """Sends what a producer gives, and tells it what has arrived."""
+
+    def __init__(self, exporter: MetricExporter, run: Run, target: Target) -> None:
+        self._exporter, self._target = exporter, target
+        self._producer = Producer(run, deltas=_deltas(exporter))
+        self._arrived = True
+        self._sending = False
+        self._most_steps: int | None = None
+
+    def export(self) -> bool:
+        """Sends what there is, in parts where the receiver finds it too large. False where it did not arrive; it is
+        then part of the next export."""
+        while True:
+            data = self._producer.collect(self._most_steps)
+            if data is None:
+                return True
+            arrived = self._send(data)
+            if arrived or self._rejected():
+                if not self._producer.is_part:
+                    self._most_steps = None
+                    return arrived
+            elif self._is_too_large() and self._producer.steps > 1:
+                self._most_steps = self._producer.steps // 2
+            else:
+                return False
+
+    def hurry(self) -> None:
+        """Has the exporter not wait before it tries again."""
+        self._exporter.force_flush()
+
+    def _send(self, data: MetricsData) -> bool:
+        context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # our requests are no part of their traces
+        self._arrived, self._sending = False, True
+        try:
+            self._arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
+        finally:
+            self._sending = False
+            detach(context)
+        if self._arrived or self._rejected():
+            self._producer.sent()
+        return self._arrived
+
+    def close(self) -> None:
+        self._exporter.shutdown()
+
+    def missing(self, timeout_s: float, *, ended: bool) -> str | None:
+        """What the target did not get, and why; None where it got everything.
+
+        Args:
+            timeout_s: how long the last export had.
+            ended: whether it ended within that time.
+        """
+        if ended and self._arrived:
+            return None
+        steps = self._producer.unsent.steps
+        what = f"{steps} {'step was' if steps == 1 else 'steps were'}" if steps else "the last figures were"
+        return f"{what} not sent to {self._target}: {self._why(timeout_s, ended=ended)}"
+
+    def _why(self, timeout_s: float, *, ended: bool) -> str:
+        reply = self._reply()
+        if not ended and not self._sending:
+            return f"they could not be collected within {timeout_s:g} s, which is no fault of the receiver's"
+        if reply is not None and reply.reason:
+            return reply.reason
+        return "it did not take them" if ended else f"it did not answer within {timeout_s:g} s"
+
+    def _reply(self) -> Reply | None:
+        """What the receiver said to the newest export. A file says nothing."""
+        return getattr(self._exporter, "reply", None)
+
+    def _is_too_large(self) -> bool:
+        reply = self._reply()
+        return reply is not None and reply.too_large
+
+    def _rejected(self) -> bool:
+        """Whether the receiver took the rest and will never take what it left: to send that again would be wrong."""
+        reply = self._reply()
+        return reply is not None and reply.kind == REJECTED
+
+
+def _deltas(exporter: MetricExporter) -> frozenset[Kind]:
+    preferred = exporter._preferred_temporality or {}
+    return frozenset(
+        kind for instrument, kind in INSTRUMENTS.items() if preferred.get(instrument) is AggregationTemporality.DELTA
+    )

@@ -1,0 +1,182 @@
+"""Where the figures go: what the standard environment variables ask for.
+
+`select` decides and has no side effect. A value that cannot be used costs one clear warning and falls to the next
+choice, because a typo in an environment must not stop a training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings, OtlpVariables
+from akka_otel_callbacks.common.export.redaction import redact_url
+from akka_otel_callbacks.common.text import one_line
+
+METRICS, TRACES = "METRICS", "TRACES"
+KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
+DEFAULT_INTERVAL_S = 60.0
+STEP_PAUSE_S = 10.0
+"""A reported step is exported at once where the last export began this long ago, so that a process that is killed has
+lost no more. Where the user set an interval, that alone holds."""
+DEFAULT_PORT = 9464
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place that a signal goes to, and the reason why."""
+
+    kind: str
+    reason: str
+    protocol: str | None = None
+    endpoint: str | None = None
+    path: Path | None = None
+    otlp: OtlpSettings | None = None
+    address: tuple[str, int] | None = None
+    """Host and port that Prometheus scrapes."""
+
+    def __str__(self) -> str:
+        where = redact_url(self.endpoint) if self.endpoint else self.path or ""
+        return f"{self.kind} {self.protocol or ''} {where}".replace("  ", " ").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the environment asks for. An empty tuple: the signal is not exported, for `reason_none`."""
+
+    metrics: tuple[Target, ...]
+    traces: tuple[Target, ...]
+    interval_s: float
+    pause_s: float | None
+    """Between exports of steps; None: the interval alone holds."""
+    files: Mapping[str, Path]
+    """By signal, the embedded file, also where another target is chosen."""
+    warnings: tuple[str, ...] = ()
+    reason_none: str = ""
+
+
+def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selection:
+    """Reads `OTEL_SDK_DISABLED`, `OTEL_{METRICS,TRACES}_EXPORTER`, the OTLP endpoint variables and
+    `OTEL_EXPORTER_OTLP_PROTOCOL`, in this order; where none of them says anything, the embedded files in
+    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals.
+
+    Args:
+        environ: the process's environment.
+        run_id: names the default folder.
+        writer: where several processes of a run write, who this one is; it goes into the files' names.
+    """
+    named = os.path.expanduser(_text(environ, "AKKA_OTEL_DIR"))  # no shell does that in a YAML file
+    directory = Path(named or Path("akka-otel") / _safe(run_id))
+    files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
+    warnings: list[str] = []
+    asked_interval_s = _interval_s(environ, warnings)
+    interval_s = asked_interval_s or DEFAULT_INTERVAL_S
+    pause_s = None if asked_interval_s else STEP_PAUSE_S
+    if _text(environ, "OTEL_SDK_DISABLED").lower() == "true":
+        return Selection((), (), interval_s, pause_s, files, reason_none="OTEL_SDK_DISABLED is true")
+    asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
+    if all(targets is None for targets in asked.values()):
+        reason = "no exporter and no OTLP endpoint is configured"
+        asked = {signal: (Target("file", reason, path=files[signal]),) for signal in asked}
+    return Selection(
+        metrics=asked[METRICS] or (),
+        traces=asked[TRACES] or (),
+        interval_s=interval_s,
+        pause_s=pause_s,
+        files=files,
+        warnings=tuple(warnings),
+        reason_none="the environment asks for none or names a target for the other signal only",
+    )
+
+
+def without_scrape(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process beside the one that is scraped: two cannot be on one machine under one port, so
+    this one writes files instead."""
+    asked = environ.get(f"OTEL_{METRICS}_EXPORTER")
+    return (
+        {**environ, f"OTEL_{METRICS}_EXPORTER": asked.lower().replace("prometheus", "file")} if asked else {**environ}
+    )
+
+
+def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
+    """The signal's targets; None where the environment says nothing of it."""
+    variable = f"OTEL_{signal}_EXPORTER"
+    words = [word.strip().lower() for word in environ.get(variable, "").split(",")]
+    kinds = [kind for kind in dict.fromkeys(words) if kind]  # one named twice would export everything twice
+    known = [kind for kind in kinds if kind in KINDS[signal]]
+    warnings.extend(
+        f"{variable}={one_line(kind, 100)!r} is not one of {', '.join(KINDS[signal])}; ignored"
+        for kind in kinds
+        if kind not in known
+    )
+    otlp = OtlpVariables(environ, signal, warnings)
+    if not known and (otlp.endpoint_variable or otlp.wrong_endpoint):
+        return (_otlp_target(otlp, file, f"{otlp.endpoint_variable} is set"),)
+    targets = {
+        "otlp": lambda: _otlp_target(otlp, file, f"{variable}=otlp"),
+        "prometheus": lambda: _prometheus_target(environ, f"{variable}=prometheus", warnings),
+        "file": lambda: Target("file", f"{variable}=file", path=file),
+        "console": lambda: Target("console", f"{variable}=console"),
+    }
+    return tuple(targets[kind]() for kind in known if kind != "none") if known else None
+
+
+def _otlp_target(otlp: OtlpVariables, file: Path, reason: str) -> Target:
+    """The collector; the embedded file where an endpoint is named and none can be used, since the SDK's default is
+    where nobody meant to send it."""
+    if otlp.wrong_endpoint and not otlp.endpoint_variable:
+        return Target("file", f"{otlp.wrong_endpoint} cannot be used", path=file)
+    return Target("otlp", reason, otlp.protocol, otlp.url, otlp=otlp.settings())
+
+
+def _prometheus_target(environ: Mapping[str, str], reason: str, warnings: list[str]) -> Target:
+    host = _text(environ, "OTEL_EXPORTER_PROMETHEUS_HOST") or "localhost"
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    port = _prometheus_port(environ, warnings)
+    shown = f"[{host}]" if ":" in host else host
+    return Target("prometheus", reason, endpoint=f"http://{shown}:{port}/metrics", address=(host, port))
+
+
+def _file_name(signal: str, writer: str) -> str:
+    return f"{signal}-{_safe(writer)}.jsonl" if writer else f"{signal}.jsonl"
+
+
+def _safe(text: str) -> str:
+    """The text as a file's name: an ID may hold any character, a name may not leave its folder."""
+    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip(".")
+    return name.encode()[:120].decode(errors="ignore") or "run"
+
+
+def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float | None:
+    """What the user asks for; None where that is nothing, or nothing that can be done."""
+    text = _text(environ, "OTEL_METRIC_EXPORT_INTERVAL")
+    if not text:
+        return None
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        milliseconds = 0.0
+    if 0 < milliseconds < float("inf"):
+        return milliseconds / 1000
+    warnings.append(
+        f"OTEL_METRIC_EXPORT_INTERVAL={one_line(text, 100)!r} is not a positive number of milliseconds; 60000 is used"
+    )
+    return None
+
+
+def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
+    text = _text(environ, "OTEL_EXPORTER_PROMETHEUS_PORT")
+    if not text:
+        return DEFAULT_PORT
+    if text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536:
+        return int(text)
+    warnings.append(f"OTEL_EXPORTER_PROMETHEUS_PORT={one_line(text, 100)!r} is not a port; {DEFAULT_PORT} is used")
+    return DEFAULT_PORT
+
+
+def _text(environ: Mapping[str, str], name: str) -> str:
+    """A variable's value; an empty one, and one of blanks only, is not set."""
+    return environ.get(name, "").strip()

@@ -1,0 +1,207 @@
+"""Turns reported steps into the next board, the counters, and a record of what each of them brought. It runs on the
+translator's thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.board import Board
+from akka_otel_callbacks.common.recording.distributions import Distribution, Explicit, Exponential, numbers_of
+from akka_otel_callbacks.common.recording.labels import Labels
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
+from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes, AttributeValue, Figures, Point
+from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
+
+Counters = dict[Metric, Sequence[Point]]
+
+TERM = names.ATTR_RL_TERM.name
+NonFinite = tuple[str, AttributeValue | None]
+"""A metric's name, and the term where the metric has one."""
+WATCHED_FROM_ZERO: Mapping[type[Step], tuple[NonFinite, ...]] = {
+    RLStep: (
+        (names.RL_STEP_REWARD.name, None),
+        (names.RL_ROLLOUT_REWARD.name, names.RlTerm.TOTAL),
+        (names.RL_STEP_GRAD_NORM.name, None),
+    ),
+    SFTStep: ((names.SFT_STEP_LOSS.name, None), (names.SFT_STEP_GRAD_NORM.name, None)),
+}
+"""Whose non-finite values are published from zero, so that an alert on the increase sees the first one."""
+Reason = names.TelemetryReason
+
+
+class Distributed(NamedTuple):
+    """The values of one histogram series in one step."""
+
+    metric: Metric
+    attributes: Attributes
+    values: Sequence[float]
+    distribution: Distribution
+
+
+class Record(NamedTuple):
+    """What one report brought."""
+
+    time_ns: int
+    """When it was reported."""
+    completes: bool
+    """Whether it completed a step; an evaluation does not."""
+    figures: Figures
+    distributions: Sequence[Distributed]
+
+
+class Snapshot(NamedTuple):
+    """What holds at one moment: every figure and count in it is of the same steps."""
+
+    board: Board
+    counters: Counters
+
+
+class Recorder:
+    """Holds the current board and the totals, and hands each record to its listeners.
+
+    A listener is called with `lock` held, so that whoever takes a snapshot under the lock has heard of the same steps
+    as the snapshot knows.
+    """
+
+    def __init__(self, step_type: type[Step], *listeners: Callable[[Record], object]) -> None:
+        self.board = Board()
+        self.steps = 0
+        self.overflow = 0
+        """Steps that the queue had no room for. They are completed steps like the others, so they count."""
+        self.labels = Labels()
+        self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
+        self.negative: Counter[AttributeValue] = Counter()
+        """How many rewards were below zero, by term."""
+        self.listeners = [*listeners]
+        self.lock = threading.Lock()
+        self.reported_ns: int | None = None
+        """When the capture that is being translated was made; None is now."""
+        self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
+            names.TELEMETRY_NONFINITE: self.nonfinite_points,
+            names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow, 0),
+            names.TELEMETRY_OVERFLOW: self.labels.overflow_points,
+            step_type.counter: self.count_points,
+        }
+        if step_type is RLStep:
+            self.counters[names.RL_ROLLOUT_REWARD_NEGATIVE] = self.negative_points
+        self._last_number: int | None = None
+        self._last_ns = 0
+
+    def record(self, step: Step) -> None:
+        """Takes a finished step, or an amendment where the step has no number.
+
+        A step number reported twice in a row is the same step and counts once; a number that comes again later was
+        repeated after a restore and counts again.
+        """
+        nonfinite: Counter[NonFinite] = Counter()
+        figures = _figures(step, self.labels, nonfinite)
+        completes = step.number is not None and step.number != self._last_number
+        repeated = step.number is not None and not completes
+        if repeated:  # its durations and rollouts are on the histograms already
+            figures, distributions = self.board.changes(figures), []
+        else:
+            distributions = _distributions(step, self.labels, nonfinite)
+        if not (completes or figures or distributions or nonfinite):
+            return  # a log row that has nothing new
+        with self.lock:
+            time_ns = self.next_ns(self.reported_ns or now_ns())
+            record = Record(time_ns, completes, figures, distributions)
+            self.board = self.board.replaced_by(figures) if completes else self.board.amended_with(figures)
+            if completes:
+                self._last_number = step.number
+                self.steps += 1
+            for broken, count in nonfinite.items():
+                self.nonfinite[broken] = self.nonfinite.get(broken, 0) + count
+            for metric, attributes, _, distribution in distributions:
+                if metric is names.RL_ROLLOUT_REWARD and distribution.summary.negative:
+                    self.negative[attributes[TERM]] += distribution.summary.negative
+            for listener in self.listeners:
+                listener(record)
+
+    def begin_again(self) -> None:
+        """The loop starts over within the run: the next step is another one, whatever its number."""
+        self._last_number = None
+
+    def next_ns(self, time_ns: int) -> int:
+        """This time, or one just after the last that was given out: no two points of a series have the same. Only with
+        `lock` held."""
+        self._last_ns = max(time_ns, self._last_ns + 1)
+        return self._last_ns
+
+    def snapshot(self) -> Snapshot:
+        """Only with `lock` held."""
+        return Snapshot(self.board, {metric: points() for metric, points in self.counters.items()})
+
+    def count_points(self) -> tuple[Point, ...]:
+        """The step counter: no series before the first completed step, so that a long preparation is no stall."""
+        steps = self.steps + self.overflow
+        return ((steps, NO_ATTRIBUTES),) if steps else ()
+
+    def nonfinite_points(self) -> tuple[Point, ...]:
+        return tuple(
+            (count, {names.ATTR_TELEMETRY_METRIC.name: name} | ({} if term is None else {TERM: term}))
+            for (name, term), count in self.nonfinite.items()
+        )
+
+    def negative_points(self) -> tuple[Point, ...]:
+        """No series for a term that never had a negative value."""
+        return tuple((count, {TERM: term}) for term, count in self.negative.items())
+
+
+def dropped_points(overflow: int, thinned: int) -> tuple[Point, ...]:
+    return (
+        (overflow, {names.ATTR_TELEMETRY_REASON.name: Reason.OVERFLOW}),
+        (thinned, {names.ATTR_TELEMETRY_REASON.name: Reason.THINNED}),
+    )
+
+
+def _figures(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> Figures:
+    """The step's finite numbers by metric. A non-finite one is counted instead: the last good value would go on being
+    shown, so that a NaN loss would look healthy."""
+    figures: dict[Metric, Sequence[Point]] = {}
+    for field, metric, by in GAUGES[type(step)]:
+        value = getattr(step, field)
+        if value is None:
+            continue
+        points = []
+        for raw, attributes in _series(value, metric, by, labels):
+            figure = number(raw)
+            if figure is None:
+                continue
+            if math.isfinite(figure):
+                points.append((figure, attributes))
+            else:
+                nonfinite[metric.name, attributes.get(TERM)] += 1
+        if points:
+            figures[metric] = points
+    return figures
+
+
+def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> list[Distributed]:
+    found = []
+    for field, metric, by in DISTRIBUTIONS[type(step)]:
+        value = getattr(step, field)
+        if value is None:
+            continue
+        for values, attributes in _series(value, metric, by, labels):
+            numbers, broken = numbers_of(values if isinstance(values, (list, tuple)) else (values,))
+            if broken:
+                nonfinite[metric.name, attributes.get(TERM)] += broken
+            if numbers:
+                distribution = Exponential.of(numbers) if metric.exponential else Explicit.of(numbers, metric.buckets)
+                found.append(Distributed(metric, attributes, numbers, distribution))
+    return found
+
+
+def _series(value: Any, metric: Metric, by: Attribute | None, labels: Labels) -> list[tuple[Any, Attributes]]:
+    if by is None:
+        return [(value, NO_ATTRIBUTES)]
+    found = [(figure, labels.of(metric, by, name)) for name, figure in value.items()]
+    return [(figure, attributes) for figure, attributes in found if attributes is not None]

@@ -1,0 +1,127 @@
+"""A step's reward figures from its scored rollouts: one definition for every engine.
+
+It is TRL's. A rollout that was not scored has no reward and is left out. A term that gave a scored rollout no share
+adds nothing to its total: the share counts as 0 in means and spreads, so that the shares of all terms sum to `total`.
+The rollouts of one prompt are judged by those of them that were scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+
+from akka_otel_callbacks.common.numbers import mean, sample_std
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import RLStep
+
+TOTAL = names.RlTerm.TOTAL
+SAME_REWARD = 1e-8
+"""TRL's own tolerance for a standard deviation of zero."""
+
+Column = Sequence[float | None]
+"""A number per rollout; None where there is none."""
+
+
+@dataclass(slots=True, eq=False)
+class ScoredRollouts:
+    """A step's completions, as columns of equal length.
+
+    A NaN or an infinity is a score that went wrong. The recorder counts it, and a rollout with such a total is not a
+    scored one.
+    """
+
+    totals: Column
+    """The whole reward of each rollout; None: it was not scored."""
+    terms: Mapping[str, Column] = field(default_factory=dict)
+    """Each term's share in it by the term's label (see `distinct`); None: the term gave it none."""
+    groups: Sequence[Hashable] | None = None
+    """The prompt that each rollout belongs to; None where that is not known."""
+
+
+def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
+    """Sets every reward figure and the values of the reward histogram, in place of what the engine logged of them.
+
+    Where the groups are not known, the logged share of groups without a spread stands.
+    """
+    is_scored = None if _are_finite(rollouts.totals) else [_is_finite(total) for total in rollouts.totals]
+    columns = {**rollouts.terms, TOTAL: rollouts.totals}
+    shares = {term: found for term, column in columns.items() if (found := _shares(column, is_scored)) is not None}
+    totals = shares.get(TOTAL, [])
+    step.rollouts = len(totals)
+    step.reward, step.reward_std = mean(totals), sample_std(totals)
+    step.reward_zero_ratio = totals.count(0.0) / len(totals) if totals else None
+    step.reward_term = {term: mean(column) for term, column in shares.items()} or None
+    step.reward_term_std = {term: sample_std(column) for term, column in shares.items()} or None
+    step.rollout_reward = {
+        term: recorded for term, column in columns.items() if (recorded := _recorded(column, rollouts.totals))
+    }
+    if rollouts.groups is not None:
+        step.frac_reward_zero_std = _share_without_spread(rollouts.totals, rollouts.groups)
+
+
+def distinct(terms: Iterable[str]) -> list[str]:
+    """Term names that differ from each other and from `total`: a second `f` becomes `f#2`."""
+    taken: set[str] = {TOTAL}
+    labels = []
+    for term in terms:
+        label, count = term, 1
+        while label in taken:
+            count += 1
+            label = f"{term}#{count}"
+        taken.add(label)
+        labels.append(label)
+    return labels
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _are_finite(column: Column) -> bool:
+    """Whether all of them are finite numbers, told by their sum; false also where the sum overflows."""
+    return None not in column and math.isfinite(sum(column))  # type: ignore[arg-type]
+
+
+def _shares(column: Column, is_scored: Sequence[bool] | None) -> list[float] | None:
+    """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them.
+
+    Args:
+        is_scored: by rollout; None where all of them are.
+    """
+    given = list(column if is_scored is None else compress(column, is_scored))
+    if _are_finite(given):
+        return given or None  # type: ignore[return-value]
+    shares = [value if value is not None and math.isfinite(value) else 0.0 for value in given]
+    return shares if any(map(_is_finite, given)) else None
+
+
+def _recorded(column: Column, totals: Column) -> list[float]:
+    """What the histogram gets of a term: every share that it gave to a scored rollout, and each score that went wrong,
+    which the recorder counts apart."""
+    if _are_finite(column) and _are_finite(totals):
+        return list(column)  # type: ignore[arg-type]
+    return [
+        value
+        for value, total in zip(column, totals, strict=True)
+        if value is not None and total is not None and (math.isfinite(total) or not math.isfinite(value))
+    ]
+
+
+def _share_without_spread(totals: Column, groups: Sequence[Hashable]) -> float | None:
+    """The share of prompts whose scored rollouts all got the same reward, of those that have any. A prompt with a
+    single rollout has no spread by design and is not among them."""
+    by_group: dict[Hashable, list[float | None]] = {}
+    for group, total in zip(groups, totals, strict=True):
+        by_group.setdefault(group, []).append(total)
+    several = [column for column in by_group.values() if len(column) > 1]
+    scored = [column if _are_finite(column) else [*filter(_is_finite, column)] for column in several]
+    return mean([float(_are_same(found)) for found in scored if found])  # type: ignore[arg-type]
+
+
+def _are_same(rewards: list[float]) -> bool:
+    if min(rewards) == max(rewards):
+        return True  # the deviation of large ones is not exactly 0
+    spread = sample_std(rewards)
+    return spread is not None and spread <= SAME_REWARD

@@ -1,0 +1,120 @@
+"""Which attempt of its run a training is. The pair of run ID and number travels with a checkpoint, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from akka_otel_callbacks.common.run.identity import restarts, said
+from akka_otel_callbacks.common.vocabulary import names
+
+FILE = "akka_otel_run.json"
+"""Where it lies beside what an engine saves."""
+RUN_ID, NUMBER = "run_id", "attempt"
+LONGEST_ID, LARGEST_NUMBER = 256, 1_000_000
+LARGEST_FILE = 4096
+
+_begun: dict[str, int] = {}
+"""The last attempt of each run that this process began."""
+_beginning = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One training of a run: the first is number 1."""
+
+    run_id: str
+    number: int
+
+    def state(self) -> dict[str, Any]:
+        """As it is saved."""
+        return {RUN_ID: self.run_id, NUMBER: self.number}
+
+    @classmethod
+    def from_state(cls, state: Any) -> Attempt | None:
+        """What was saved; None for anything that `state` does not write."""
+        if not isinstance(state, Mapping):
+            return None
+        run_id, number = state.get(RUN_ID), state.get(NUMBER)
+        if not isinstance(run_id, str) or not run_id.isprintable() or not 0 < len(run_id) <= LONGEST_ID:
+            return None
+        if type(number) is not int or not 0 < number <= LARGEST_NUMBER:
+            return None
+        return cls(run_id, number)
+
+    def to_json(self) -> str:
+        return json.dumps(self.state())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Attempt | None:
+        """What `to_json` wrote; None for anything else."""
+        try:
+            return cls.from_state(json.loads(text))
+        except (ValueError, RecursionError):
+            return None
+
+    def write(self, folder: Path) -> None:
+        """Leaves it in a checkpoint's folder, whole or not at all. Raises OSError where that cannot be written."""
+        path = folder / FILE
+        unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            unfinished.write_text(self.to_json())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> Attempt | None:
+        """What `write` left in a folder; None where nothing usable is."""
+        path = folder / FILE
+        try:
+            if not path.is_file():  # opening a pipe would wait for its other end
+                return None
+            with path.open("rb") as file:
+                return cls.from_json(file.read(LARGEST_FILE))
+        except (OSError, ValueError):
+            return None
+
+
+def begin(
+    environ: Mapping[str, str],
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    generated_id: str,
+    resumed: Attempt | None = None,
+    before: int = 0,
+) -> Attempt:
+    """The attempt of a training that begins now. What a person says wins, in `arguments` or in
+    `OTEL_RESOURCE_ATTRIBUTES`. Otherwise a resumed training is the next attempt of the run that its checkpoint is of,
+    and a further training of a run in this process is that run's next attempt.
+
+    Args:
+        environ: the process's environment.
+        arguments: attributes given in code, by full name.
+        generated_id: the run's ID where nothing names one.
+        resumed: what the checkpoint says; None for a training from the start.
+        before: how many trainings of this run the person's attempt number was used for already.
+    """
+    run_id = str(said(names.ATTR_RUN_ID, environ, arguments) or (resumed.run_id if resumed else generated_id))
+    number = said(names.ATTR_RUN_ATTEMPT, environ, arguments)
+    with _beginning:
+        last = _begun.get(run_id, 0)
+        if number is not None:
+            chosen = int(number) + before
+        else:
+            saved = resumed.number if resumed is not None and resumed.run_id == run_id else 0
+            chosen = max(last, saved, restarts(environ)) + 1
+        _begun[run_id] = max(last, chosen)
+    return Attempt(run_id, chosen)
+
+
+def later(first: Attempt | None, second: Attempt | None) -> Attempt | None:
+    """Of two that speak of one run the one with the higher number; of two runs the first."""
+    if first is None or second is None:
+        return first or second
+    return second if second.run_id == first.run_id and second.number > first.number else first

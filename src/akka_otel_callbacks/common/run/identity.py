@@ -1,0 +1,243 @@
+"""Who the run is: the resource attributes that every signal of a training job carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+DEFAULT_SERVICE_NAME = "akka-training-job"
+POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
+    names.ATTR_K8S_POD_NAME: ("K8S_POD_NAME", "POD_NAME"),
+    names.ATTR_K8S_NODE_NAME: ("K8S_NODE_NAME", "NODE_NAME"),
+}
+"""Where the downward API usually puts them. HOSTNAME is no source: outside Kubernetes it is set just the same."""
+
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""Where an object lies, in its repr: it differs from run to run."""
+
+INT64 = range(-(2**63), 2**63)
+"""The integers that an attribute can carry."""
+
+BY_NAME = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The resource attributes of a process by full name, each in the type that the registry gives it."""
+
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Where the embedded files lie, if the environment names no other place."""
+        return str(self.attributes[names.ATTR_SERVICE_NAME.name])
+
+    @property
+    def share(self) -> float:
+        """A number from 0 up to 1 that is this instance's own and stays the same: thousands of processes that start
+        together wait for that share of an interval before they first do what all of them do."""
+        instance = str(self.attributes.get(names.ATTR_SERVICE_INSTANCE_ID.name, self.folder))
+        return int.from_bytes(hashlib.sha256(instance.encode()).digest()[:6], "big") / 2**48
+
+    def resource(self) -> Resource:
+        from opentelemetry.sdk.resources import Resource
+
+        created = Resource.create(dict(self.attributes))
+        # The SDK reads OTEL_RESOURCE_ATTRIBUTES too, and would bring back what was found malformed.
+        known = {
+            name: value for name, value in created.attributes.items() if name in self.attributes or name not in BY_NAME
+        }
+        return Resource(known, created.schema_url)
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity(Identity):
+    """Who a training job is."""
+
+    @property
+    def run_id(self) -> str:
+        return str(self.attributes[names.ATTR_RUN_ID.name])
+
+    @property
+    def attempt(self) -> int:
+        return int(self.attributes[names.ATTR_RUN_ATTEMPT.name])
+
+    @property
+    def folder(self) -> str:
+        return self.run_id
+
+
+def identify(
+    environ: Mapping[str, str],
+    *,
+    engine: Mapping[Attribute, Any],
+    arguments: Mapping[str, Any] | None = None,
+    rank: int = 0,
+    run_id: str | None = None,
+    attempt: int | None = None,
+) -> RunIdentity:
+    """Puts the identity together. Of several sources the first wins: `arguments` in code, `OTEL_RESOURCE_ATTRIBUTES`,
+    what the engine's own configuration says, the machine, and a generated run ID.
+
+    Args:
+        environ: the process's environment.
+        engine: what the engine's configuration says, by attribute; None and unusable values are left out.
+        arguments: attributes given in code, by full name.
+        rank: the process's rank in the job, part of `service.instance.id`.
+        run_id: the generated ID to use where nothing names one; None makes a new one.
+        attempt: the attempt to use where nothing names one; None counts the restarts of torchrun.
+    """
+    attributes: dict[str, AttributeValue] = {
+        names.ATTR_RUN_ID.name: run_id or generated_run_id(str(engine.get(names.ATTR_RUN_ENGINE, "run"))),
+        names.ATTR_RUN_ATTEMPT.name: restarts(environ) + 1 if attempt is None else attempt,
+        **typed(
+            machine(environ),
+            {attribute.name: value for attribute, value in engine.items()},
+            otel_resource_attributes(environ),
+            arguments or {},
+        ),
+    }
+    _mirror_project(attributes)
+    attributes.setdefault(
+        names.ATTR_SERVICE_INSTANCE_ID.name,
+        f"{attributes[names.ATTR_RUN_ID.name]}.{attributes[names.ATTR_RUN_ATTEMPT.name]}.{rank}",
+    )
+    return RunIdentity(attributes)
+
+
+def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """The attributes of several sources in their registered types. Of two that have one the later wins."""
+    found = ((name, _typed(name, raw)) for source in sources for name, raw in source.items())
+    return {name: value for name, value in found if value is not None}
+
+
+def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
+    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`; None where that is nothing, or
+    nothing usable."""
+    given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
+    return next((value for raw in given if (value := _converted(attribute, raw)) is not None), None)
+
+
+def restarts(environ: Mapping[str, str]) -> int:
+    """How often torchrun started the job's processes again."""
+    return max(0, _int(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0)
+
+
+def generated_run_id(prefix: str) -> str:
+    """`trl-20261129-184501-7f3a`: sorts by time, and the random end keeps two runs of one second apart. It does not
+    draw from `random`, which training seeds alike in every run."""
+    return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def settings_sha(settings: Mapping[str, Any]) -> str:
+    """A 16-digit hash of hyperparameters: equal for equal settings in any order, different for any changed value."""
+    canonical = json.dumps(_canonical(settings), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_canonical(item) for item in value), key=repr)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _canonical(getattr(value, item.name, None)) for item in fields(value)}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1.0 and 1 are the same setting
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    scalar = number(value)  # numpy's and torch's
+    return ADDRESS.sub("", repr(value)) if scalar is None else _canonical(scalar)
+
+
+def machine(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What the machine and the pod say of the process."""
+    found: dict[str, Any] = {
+        names.ATTR_SERVICE_NAME.name: environ.get("OTEL_SERVICE_NAME") or DEFAULT_SERVICE_NAME,
+        names.ATTR_HOST_NAME.name: socket.gethostname(),
+        names.ATTR_PROCESS_PID.name: os.getpid(),
+    }
+    for attribute, variables in POD_VARIABLES.items():
+        found[attribute.name] = next((environ[name] for name in variables if environ.get(name)), None)
+    return found
+
+
+def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable's pairs; what is no pair is left to the SDK, which warns of it. `OTEL_SERVICE_NAME` wins over a
+    service name in it, as the specification says."""
+    pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)
+    found = {key.strip(): unquote(value.strip()) for key, value in pairs if key.strip()}
+    if environ.get("OTEL_SERVICE_NAME"):
+        found.pop(names.ATTR_SERVICE_NAME.name, None)
+    return found
+
+
+def _typed(name: str, raw: Any) -> AttributeValue | None:
+    """The value in its registered type; None, with a warning, where it does not have that type."""
+    attribute = BY_NAME.get(name)
+    if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
+        return raw
+    converted = _converted(attribute, raw)
+    if converted is None and attribute is not None and raw is not None and raw != "":
+        logger.warning("the resource attribute %s=%r is not %s; it is ignored", name, raw, _spell(attribute.type))
+    return converted
+
+
+def _converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
+    """The value in an attribute's type, as text without one; None where it is empty or does not have that type."""
+    if raw is None or raw == "":
+        return None
+    if attribute is None or attribute.type is str:
+        return str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
+    return {int: _int, float: _float, bool: _bool}[attribute.type](raw)
+
+
+def _int(raw: Any) -> int | None:
+    value = _float(raw)
+    return int(value) if value is not None and value.is_integer() and int(value) in INT64 else None
+
+
+def _float(raw: Any) -> float | None:
+    if isinstance(raw, bool):
+        return None
+    try:
+        value = float(raw)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def _bool(raw: Any) -> bool | None:
+    return {"true": True, "false": False}.get(str(raw).strip().lower())
+
+
+def _spell(kind: type) -> str:
+    return {int: "an integer", float: "a number", bool: "true or false"}[kind]
+
+
+def _mirror_project(attributes: dict[str, AttributeValue]) -> None:
+    """The project also goes by its older name `workload`; whichever is given sets both."""
+    new, old = names.ATTR_PROJECT.name, names.ATTR_WORKLOAD.name
+    project = attributes.get(new, attributes.get(old))
+    if project is not None:
+        attributes[new] = attributes[old] = project

@@ -1,0 +1,125 @@
+"""What an engine reports: the figures of one step in the shared vocabulary, whatever the engine calls them.
+
+Every field names its metric once; the recorder reads the tables that these declarations make and has no branch of its
+own. A field left at None (or empty) is absent: no data point, never a 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
+
+
+def gauge(metric: Metric, by: Attribute | None = None) -> Any:
+    """A figure shown until the next step: a number, or with `by` a mapping from the attribute's value to a number."""
+    return field(default=None, metadata={"metric": metric, "by": by, "role": "gauge"})
+
+
+def distribution(metric: Metric, by: Attribute | None = None) -> Any:
+    """Numbers for a histogram: a number or a list, or with `by` a mapping to lists from the attribute's value."""
+    return field(default=None, metadata={"metric": metric, "by": by, "role": "distribution"})
+
+
+class Source(NamedTuple):
+    """Where the recorder finds a metric in a report."""
+
+    attribute: str
+    metric: Metric
+    by: Attribute | None
+
+
+@dataclass(slots=True, kw_only=True)
+class RLStep:
+    """One step of a reinforcement loop. `number` None makes it an amendment: figures known beside the step itself."""
+
+    counter = names.RL_STEP_COUNT
+
+    number: int | None = None
+    duration_s: float | None = distribution(names.RL_STEP_DURATION)
+    timing_s: Mapping[str, Any] | None = gauge(names.RL_STEP_TIMING, by=names.ATTR_RL_STEP_PHASE)
+
+    reward: Any = gauge(names.RL_STEP_REWARD)
+    reward_std: Any = gauge(names.RL_STEP_REWARD_STD)
+    reward_term: Mapping[str, Any] | None = gauge(names.RL_STEP_REWARD_TERM, by=names.ATTR_RL_TERM)
+    reward_term_std: Mapping[str, Any] | None = gauge(names.RL_STEP_REWARD_TERM_STD, by=names.ATTR_RL_TERM)
+    reward_zero_ratio: Any = gauge(names.RL_STEP_REWARD_ZERO_RATIO)
+    frac_reward_zero_std: Any = gauge(names.RL_STEP_FRAC_REWARD_ZERO_STD)
+    rollouts: Any = gauge(names.RL_STEP_ROLLOUTS)
+    rollout_reward: Mapping[str, list[float]] | None = distribution(names.RL_ROLLOUT_REWARD, by=names.ATTR_RL_TERM)
+    """Per term, `total` included: the weighted share of each rollout that the term scored."""
+    rollout_completion_length: list[int] | None = distribution(names.RL_ROLLOUT_COMPLETION_LENGTH)
+    """Tokens of each completion up to the last one that the model generated."""
+
+    completion_length: Any = gauge(names.RL_STEP_COMPLETION_LENGTH)
+    completion_length_max: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_MAX)
+    completion_length_min: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_MIN)
+    completion_length_terminated: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_TERMINATED)
+    completion_clipped_ratio: Any = gauge(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
+
+    policy_loss: Any = gauge(names.RL_STEP_POLICY_LOSS)
+    grad_norm: Any = gauge(names.RL_STEP_GRAD_NORM)
+    learning_rate: Any = gauge(names.RL_STEP_LEARNING_RATE)
+    entropy: Any = gauge(names.RL_STEP_ENTROPY)
+    kl: Any = gauge(names.RL_STEP_KL)
+    clip_ratio: Any = gauge(names.RL_STEP_CLIP_RATIO)
+    clip_ratio_high: Any = gauge(names.RL_STEP_CLIP_RATIO_HIGH)
+    clip_ratio_low: Any = gauge(names.RL_STEP_CLIP_RATIO_LOW)
+
+    tokens: Any = gauge(names.RL_STEP_TOKENS)
+    throughput: Any = gauge(names.RL_STEP_THROUGHPUT)
+    mfu: Any = gauge(names.RL_STEP_MFU)
+    idle: Mapping[str, Any] | None = gauge(names.RL_IDLE, by=names.ATTR_RL_ROLE)
+    tool_calls: Any = gauge(names.RL_STEP_TOOL_CALLS)
+    tool_failure_ratio: Any = gauge(names.RL_STEP_TOOL_FAILURE_RATIO)
+
+    memory_max_allocated_bytes: Any = gauge(names.RL_STEP_MEMORY_MAX_ALLOCATED)
+    memory_max_reserved_bytes: Any = gauge(names.RL_STEP_MEMORY_MAX_RESERVED)
+    memory_bytes: Mapping[str, Any] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
+
+
+@dataclass(slots=True, kw_only=True)
+class SFTStep:
+    """One update of a supervised loop. `number` None makes it an amendment: figures known beside the step itself."""
+
+    counter = names.SFT_STEP_COUNT
+
+    number: int | None = None
+    duration_s: float | None = distribution(names.SFT_STEP_DURATION)
+    timing_s: Mapping[str, Any] | None = gauge(names.SFT_STEP_TIMING, by=names.ATTR_SFT_STEP_PHASE)
+
+    loss: Any = gauge(names.SFT_STEP_LOSS)
+    eval_loss: Any = gauge(names.SFT_EVAL_LOSS)
+    grad_norm: Any = gauge(names.SFT_STEP_GRAD_NORM)
+    learning_rate: Any = gauge(names.SFT_STEP_LEARNING_RATE)
+    token_accuracy: Any = gauge(names.SFT_STEP_TOKEN_ACCURACY)
+
+    tokens: Any = gauge(names.SFT_STEP_TOKENS)
+    padding: Any = gauge(names.SFT_STEP_PADDING)
+    throughput: Any = gauge(names.SFT_STEP_THROUGHPUT)
+    mfu: Any = gauge(names.SFT_STEP_MFU)
+    data_rows: Mapping[str, Any] | None = gauge(names.SFT_DATA_ROWS, by=names.ATTR_SFT_DATA_FIT)
+
+    memory_max_allocated_bytes: Any = gauge(names.SFT_STEP_MEMORY_MAX_ALLOCATED)
+    memory_max_reserved_bytes: Any = gauge(names.SFT_STEP_MEMORY_MAX_RESERVED)
+    memory_bytes: Mapping[str, Any] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
+
+
+Step = RLStep | SFTStep
+
+
+def _sources(step_type: type[Step], role: str) -> tuple[Source, ...]:
+    return tuple(
+        Source(declared.name, declared.metadata["metric"], declared.metadata["by"])
+        for declared in fields(step_type)
+        if declared.metadata.get("role") == role
+    )
+
+
+GAUGES: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "gauge") for kind in (RLStep, SFTStep)}
+DISTRIBUTIONS: Mapping[type[Step], tuple[Source, ...]] = {
+    kind: _sources(kind, "distribution") for kind in (RLStep, SFTStep)
+}

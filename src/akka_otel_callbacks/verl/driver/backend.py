@@ -1,0 +1,115 @@
+"""What receives verl's log calls, in the one process that logs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import logger, show_infos
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES
+from akka_otel_callbacks.verl import run
+from akka_otel_callbacks.verl.attempts import Keeper
+from akka_otel_callbacks.verl.config import get
+from akka_otel_callbacks.verl.driver.inbox import INBOX
+from akka_otel_callbacks.verl.driver.job_memory import Gatherer
+from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
+from akka_otel_callbacks.verl.driver.unseen import Unseen
+from akka_otel_callbacks.verl.driver.update_clock import UpdateClock, find_trainer
+from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
+from akka_otel_callbacks.verl.settings import devices, is_rl
+from akka_otel_callbacks.verl.worker import process
+
+
+class Backend:
+    """Takes verl's log calls on the trainer's thread; everything else happens on the exporter's.
+
+    verl stops when a backend raises, so every entry is guarded. It may finish a backend, forget it, or kill its
+    process.
+    """
+
+    def __init__(self, config: Any) -> None:
+        verl = sys.modules.get("verl")
+        self._translation = translation_for(config, getattr(verl, "__version__", ""))
+        self._clock = UpdateClock()
+        self._memory = Gatherer(config)
+        self._unseen = Unseen(config)
+        self._finished = False
+        self._pid = os.getpid()
+        self._is_killed = get(config, "async_training") is not None  # fully_async ends its actor with SIGKILL
+        show_infos()  # verl sets the root logger to warnings
+        self._telemetry = Telemetry.start(run.identity(config), self._translation.step_type)
+        self._checkpoints = Keeper(config, run.attempt(config))
+        if self._telemetry.recording:
+            self._watch(config)
+            self._checkpoints.start()
+        atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
+
+    def __deepcopy__(self, memo: Any) -> Backend:
+        """A copied trainer logs to the same run."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Elsewhere], tuple[()]]:
+        """A trainer can be pickled, as Ray does with what it is handed; the run stays with the process that has it."""
+        return Elsewhere, ()
+
+    @guarded
+    def log(self, data: Any, step: int) -> None:
+        row = dict(data)
+        if self._translation.step_key not in row:
+            self._telemetry.capture(LogCall(self._translation, row, int(step)))
+            return
+        memory = self._memory.gather(row) if self._telemetry.recording else None
+        rollouts = INBOX.take(number(row.get(RL_STEP_KEY)))
+        if self._telemetry.recording:
+            self._unseen.watch(row, rollouts)
+        call = LogCall(self._translation, row, int(step), rollouts, self._clock.read(), memory)
+        self._telemetry.capture(call, step=True)
+        if self._is_killed:
+            self._telemetry.flush(0)
+
+    @guarded
+    def finish(self, error: BaseException | None = None) -> None:
+        """Ends the run's telemetry. Finishing twice is finishing once."""
+        if self._finished or os.getpid() != self._pid:  # a forked child is not the run's end
+            return
+        self._finished = True
+        atexit.unregister(self.finish)
+        INBOX.listening = False
+        self._checkpoints.close()
+        process.flush_workers()
+        self._telemetry.close(error)
+        run.end()
+
+    @guarded
+    def _watch(self, config: Any) -> None:
+        if is_rl(config):
+            INBOX.listening = True
+        elif (trainer := find_trainer()) is not None:
+            self._clock.watch(trainer)
+        count = devices(config)
+        if count is not None:
+            self._telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
+
+
+class Elsewhere:
+    """What a pickled backend is where it is unpickled: it publishes nothing, and says so once."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    @guarded
+    def log(self, data: Any, step: int) -> None:
+        if not self._said:
+            self._said = True
+            logger.warning(
+                "verl's Tracking was pickled; what is logged to a copy of it is not published. Make one in the process "
+                "that trains"
+            )
+
+    def finish(self, error: BaseException | None = None) -> None: ...

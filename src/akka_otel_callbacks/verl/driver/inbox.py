@@ -1,0 +1,54 @@
+"""What the trainer's process saw of a step and no log call has taken yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.verl.driver.rollouts import Rollouts
+
+
+class PerToken(NamedTuple):
+    """A mean per token, and the number of tokens that it is of. Both are tensors without a dimension."""
+
+    mean: Any
+    tokens: Any
+
+
+class Inbox:
+    """It takes something only while a run listens."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        self.described: Rollouts | None = None
+        """What is known beside the batch that verl is about to compute its figures of."""
+        self.entropy: list[PerToken] = []
+        """The policy's entropy in each part of that batch that verl took it of."""
+        self.kl: list[PerToken] = []
+        """Likewise the divergence that verl took off the rewards."""
+        self._kept: list[Rollouts] = []
+
+    def keep(self, rollouts: Rollouts) -> None:
+        self._kept.append(rollouts)
+
+    def take(self, up_to_step: float | None) -> list[Rollouts]:
+        """The rollouts of all steps up to one; with None, or where a batch's step is unknown, all.
+
+        fully_async logs a step when the next one's batch has been computed already, which therefore stays.
+        """
+        early: list[Rollouts] = []
+        later: list[Rollouts] = []
+        for kept in self._kept:
+            is_later = up_to_step is not None and kept.step is not None and kept.step > up_to_step
+            (later if is_later else early).append(kept)
+        self._kept = later
+        return early
+
+    def take_means(self) -> tuple[list[PerToken], list[PerToken]]:
+        """Entropy and divergence of the batch that verl computed its figures of just now."""
+        entropy, kl = self.entropy, self.kl
+        self.entropy, self.kl = [], []
+        return entropy, kl
+
+
+INBOX = Inbox()

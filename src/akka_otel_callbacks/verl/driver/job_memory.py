@@ -1,0 +1,110 @@
+"""Asks the workers of a job what filled their devices, once a step, beside the training."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.memory.account import StepMemory, most_reserved
+from akka_otel_callbacks.verl.driver.vocabulary import SFT_STEP_KEY, Row
+from akka_otel_callbacks.verl.settings import get
+from akka_otel_callbacks.verl.worker import memory, process
+
+ANSWER_TIMEOUT_S = 0.5
+"""How long after they were asked the workers are waited for. A worker answers within milliseconds between two of
+verl's calls."""
+WAIT_TIMEOUT_S = 1.0
+"""How long after its start a gathering is waited for, which has many workers to ask and their answers to take."""
+UPDATED = ("actor/grad_norm", SFT_STEP_KEY)
+"""A row with one of them is of a step that trained the policy; a worker without an account then never has one."""
+
+Gathered = Callable[[], StepMemory | None]
+"""Gives the job's memory in a step, on the translator's thread."""
+
+
+class Gatherer:
+    """The memory of a job, from its workers or, without Ray, from this process's own account.
+
+    Args:
+        config: verl's configuration.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self._has_accounts = get(config, "trainer.device", "cuda") in memory.ALLOCATORS
+        # fully_async logs a step before it adds the update just run, so that the latest updates are of two steps.
+        self._marks_only = get(config, "async_training") is not None
+        self._without: set[Any] = set()
+        self._marks: dict[Any, StepMemory] = {}
+        self._latest: Gathering | None = None
+
+    @guarded
+    def gather(self, row: Row) -> Gathered | None:
+        """Begins to gather for the step of a row, and waits for nothing. None where there is nothing to gather, or
+        where the step before is not done."""
+        if not self._has_accounts or not any(key in row for key in UPDATED):
+            return None
+        own = memory.answer()
+        if own is not None:
+            return lambda: own
+        ray = sys.modules.get("ray")
+        if ray is None or not ray.is_initialized() or (self._latest is not None and self._latest.is_alive()):
+            return None
+        self._latest = Gathering(self)
+        self._latest.start()
+        return self._latest.result
+
+    def asked(self) -> dict[Any, Any]:
+        """The workers that may have an account, by their ID."""
+        return {name: handle for name, handle in process.driven().items() if name not in self._without}
+
+    def received(self, answers: Mapping[Any, StepMemory | None], *, complete: bool) -> StepMemory | None:
+        """The job's figures from its workers' answers. The marks only ever rise, so those of a worker that was left
+        out still count as it last told them. It may have been the fullest, so that nobody's parts stand for the job.
+
+        Args:
+            complete: whether everyone who was asked has answered.
+        """
+        told = {name: answer for name, answer in answers.items() if answer is not None}
+        self._without.update(answers.keys() - told.keys())
+        self._marks.update({name: StepMemory(last.max_allocated, last.max_reserved) for name, last in told.items()})
+        has_parts = complete and not self._marks_only and all(last.peak is not None for last in told.values())
+        return most_reserved([*(told.values() if has_parts else ()), *self._marks.values()]) if told else None
+
+
+class Gathering(threading.Thread):
+    """One step's questions and answers."""
+
+    def __init__(self, gatherer: Gatherer) -> None:
+        super().__init__(name="akka-otel-memory", daemon=True)
+        self._gatherer = gatherer
+        self._result: StepMemory | None = None
+        self._began = time.monotonic()
+        self._training_thread = threading.get_ident()
+
+    @guarded
+    def run(self) -> None:
+        ray = sys.modules["ray"]
+        asked = self._gatherer.asked()
+        calls = {handle.__ray_call__.remote(memory.answer): name for name, handle in asked.items()}
+        if calls:
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=ANSWER_TIMEOUT_S)
+            answers = {calls[call]: answer for call, answer in _answers(ray, ready)}
+            self._result = self._gatherer.received(answers, complete=len(answers) == len(calls))
+
+    def result(self) -> StepMemory | None:
+        """The job's figures; None where no worker answered in time. The training thread, which may have to translate
+        steps when the exporter does not get to it, takes what is there."""
+        if threading.get_ident() != self._training_thread:
+            self.join(max(0.0, self._began + WAIT_TIMEOUT_S - time.monotonic()))
+        return self._result
+
+
+def _answers(ray: Any, ready: list[Any]) -> Iterator[tuple[Any, StepMemory | None]]:
+    for call in ready:
+        with suppress(ray.exceptions.RayError):  # a worker that died
+            yield call, ray.get(call)

@@ -1,0 +1,121 @@
+"""verl's log keys, from 0.4 to 0.9, and the shared figures that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
+from akka_otel_callbacks.verl.driver.per_token import ENTROPY as ENTROPY_PER_TOKEN
+from akka_otel_callbacks.verl.driver.per_token import KL as KL_PER_TOKEN
+from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
+
+StepT = TypeVar("StepT", RLStep, SFTStep)
+Row = Mapping[str, Any]
+"""What one call of `Tracking.log` holds."""
+
+
+class Key(NamedTuple):
+    """One log key and the field that it fills. Of several keys of one field the first that a row has wins.
+
+    Attributes:
+        key: as verl logs it.
+        field: of `RLStep` or `SFTStep`.
+        since, until: the first and the last version that logs it; None: still does.
+        scale: what the value is multiplied with.
+    """
+
+    key: str
+    field: str
+    since: str = "0.4"
+    until: str | None = None
+    scale: float = 1.0
+
+
+RL_STEP_KEY = "training/global_step"
+SFT_STEP_KEY = "train/loss"
+"""A row with it completes a step; verl logs other rows under the same step number: validation, rollout servers."""
+
+RL_KEYS = (
+    Key("timing_s/step", "duration_s"),
+    Key("critic/score/mean", "reward"),  # before a KL penalty, unlike critic/rewards
+    Key("response_length/mean", "completion_length"),
+    Key("response_length/max", "completion_length_max"),
+    Key("response_length/min", "completion_length_min"),
+    Key("actor/pg_loss", "policy_loss"),  # without entropy and KL terms, unlike actor/loss
+    Key("actor/grad_norm", "grad_norm"),
+    Key("actor/lr", "learning_rate"),
+    Key(ENTROPY_PER_TOKEN, "entropy", since="0.7"),  # of the update; ours, as the next
+    Key("actor/entropy", "entropy"),
+    Key("actor/entropy_loss", "entropy", since="0.7"),  # the same mean, of the update; alone where none is recomputed
+    Key(KL_PER_TOKEN, "kl", since="0.7"),
+    Key("actor/kl_loss", "kl"),  # to the reference model, unlike actor/ppo_kl and rollout_corr/kl
+    Key("actor/reward_kl_penalty", "kl"),
+    Key("actor/pg_clipfrac", "clip_ratio"),  # actor/pg_clipfrac_lower is the dual clip's bound, no side of it
+    Key("perf/total_num_tokens", "tokens"),
+    Key("perf/throughput", "throughput"),
+    Key("perf/mfu/actor", "mfu"),  # verl's own estimate
+)
+SFT_KEYS = (
+    Key("train/loss", "loss"),
+    Key("val/loss", "eval_loss"),
+    Key("train/grad_norm", "grad_norm", since="0.6"),
+    Key("train/lr", "learning_rate", since="0.6"),
+    Key("train/lr(1e-3)", "learning_rate", until="0.6", scale=1e-3),
+    Key("train/time(s)", "duration_s", since="0.6", until="0.6"),
+    Key("train/global_tokens", "tokens", since="0.6"),
+    Key("train/mfu", "mfu", since="0.6"),
+)
+
+TIMING = "timing_s/"
+PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": "param_sync"}  # fully_async writes the prefix twice
+
+
+def rl_step(row: Row, unusable: Container[str] = ()) -> RLStep:
+    """The figures of a row of a reinforcement trainer.
+
+    Args:
+        row: numbers by verl's key; anything else in it is left out.
+        unusable: keys that do not say what they are named for in this run.
+    """
+    step = _fill(RLStep(timing_s=phases(row)), (key for key in RL_KEYS if key.key not in unusable), row)
+    step.clip_ratio_high, step.clip_ratio_low = clip_sides(row) if step.clip_ratio is not None else (None, None)
+    return step
+
+
+def sft_step(row: Row) -> SFTStep:
+    """The figures of a row of a supervised trainer. verl's MFU of 0 is an unknown device or architecture."""
+    step = _fill(SFTStep(), SFT_KEYS, row)
+    step.mfu = step.mfu or None
+    return step
+
+
+def phases(row: Row) -> dict[str, float]:
+    """Every phase that verl timed, in seconds. Names with a further `/` are figures of single rollouts, some of them
+    no seconds at all."""
+    found = {}
+    for key, value in row.items():
+        if isinstance(key, str) and key.startswith(TIMING):
+            name = PHASE_ALIASES.get(key[len(TIMING) :], key[len(TIMING) :])
+            seconds = number(value)
+            if name and "/" not in name and seconds is not None:
+                found[name] = seconds
+    return found
+
+
+def clip_sides(row: Row) -> tuple[float | None, float | None]:
+    """Shares of tokens clipped at the upper and at the lower bound. The two make up `actor/pg_clipfrac`, so that one
+    of them is enough to log."""
+    high, both = number(row.get(CLIPPED_HIGH)), number(row.get("actor/pg_clipfrac"))
+    if high is None or both is None:
+        return None, None
+    return high, max(both - high, 0.0)  # means of float32 shares may miss the 0 by a rounding
+
+
+def _fill(step: StepT, keys: Iterable[Key], row: Row) -> StepT:
+    for key in keys:
+        value = number(row.get(key.key))
+        if value is not None and getattr(step, key.field) is None:
+            setattr(step, key.field, value * key.scale)
+    return step

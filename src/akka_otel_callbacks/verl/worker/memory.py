@@ -1,0 +1,224 @@
+"""What fills the device of each worker that trains the policy, measured in the worker for the job's driver to ask for.
+
+Every mini-batch, one call of `BaseEngine.train_batch`, is a step of the account: verl has put offloaded weights back on
+the device by then. What the worker does besides, such as log probabilities or the update of a critic, counts in the
+marks since the start of the process only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.worker import process
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.memory.account import Allocator, Peak, StepMemory
+
+
+def _of_current_cuda_device() -> Allocator:
+    import torch
+
+    from akka_otel_callbacks.common.memory.account import CudaAllocator
+
+    return CudaAllocator(torch.cuda.current_device())
+
+
+ALLOCATORS: dict[str, Callable[[], Allocator]] = {"cuda": _of_current_cuda_device}
+"""The memory of the device that this process trains on, by verl's name for the kind. Other kinds have no account."""
+CRITIC = "value_model"
+"""verl's word for the one kind of model that trains and is no policy."""
+GIB = 1024**3
+VERLS_MARKS = ("perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb")
+"""The metrics that verl reads from the peak counters which the account resets: allocated, reserved."""
+
+_engines: WeakKeyDictionary[Any, EngineMemory | None] = WeakKeyDictionary()
+"""Every engine that trained in this process; None for one without an account."""
+_verls_marks_stay_true = False
+
+
+def install(engine_base: ModuleType) -> None:
+    wrap(engine_base.BaseEngine, "train_batch", _measuring)
+
+
+def install_marks(engine_workers: ModuleType) -> None:
+    """Keeps verl's own figures of memory true. Without it there is no account."""
+    global _verls_marks_stay_true
+    wrap(engine_workers.TrainingWorker, "_postprocess_output", _with_true_marks)
+    _verls_marks_stay_true = True
+
+
+def answer(actor: Any = None) -> StepMemory | None:
+    """What the mini-batches since the last answer held; None in a process that has no account. Where there was no
+    mini-batch since, it is the marks alone. The driver has Ray call it in the worker."""
+    from akka_otel_callbacks.common.memory.account import most_reserved
+
+    return most_reserved(found for memory in _memories() if (found := memory.take()) is not None)
+
+
+class EngineMemory:
+    """The account of one engine's mini-batches.
+
+    Args:
+        allocator: of the device that the engine trains on.
+    """
+
+    def __init__(self, allocator: Allocator) -> None:
+        from akka_otel_callbacks.common.memory.account import (
+            MemoryAccount,  # not in every process that loads the plugin
+        )
+
+        self._account = MemoryAccount([allocator], parts=True)
+        self._watched: Any = None
+        self._latest: StepMemory | None = None
+
+    @property
+    def marks(self) -> tuple[int, int]:
+        """Bytes allocated and reserved at most since the process started, as of the latest reset of the counters."""
+        return self._account.marks
+
+    def begin(self, engine: Any) -> None:
+        if self._watched is not engine.module:  # a new one after another initialization; the old one must not be kept
+            self._watched = engine.module
+            self._account.watch(_modules(engine.module), _as_one(engine.optimizer))
+        self._account.begin_step()
+
+    def before_optimizer_step(self) -> None:
+        self._account.before_optimizer_step()
+
+    def end(self) -> None:
+        ended = self._account.end_step()
+        if ended is not None:
+            earlier = self._latest.peak if self._latest is not None else None
+            self._latest = replace(ended, peak=_higher(earlier, ended.peak))
+
+    def take(self) -> StepMemory | None:
+        """What is known since it was last taken; None before the first mini-batch."""
+        taken = self._latest
+        if taken is not None:
+            self._latest = replace(taken, peak=None)
+        return taken
+
+
+class Optimizers:
+    """Several optimizers as one: Megatron chains them, torchtitan has one for each part of the model."""
+
+    def __init__(self, optimizers: Sequence[Any]) -> None:
+        self._optimizers = optimizers
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return {parameter: state for optimizer in self._optimizers for parameter, state in optimizer.state.items()}
+
+
+def _memories() -> list[EngineMemory]:
+    return [memory for memory in list(_engines.values()) if memory is not None]
+
+
+def _measuring(train_batch: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        memory = _begin(self)
+        output = train_batch(self, *args, **kwargs)
+        if memory is not None:
+            _end(memory)
+        return output
+
+    return wrapped
+
+
+def _counting_gradients(optimizer_step: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _count_gradients(self)
+        return optimizer_step(self, *args, **kwargs)
+
+    return wrapped
+
+
+def _with_true_marks(postprocess: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        output = postprocess(self, *args, **kwargs)
+        _correct(output)
+        return output
+
+    return wrapped
+
+
+@guarded
+def _begin(engine: Any) -> EngineMemory | None:
+    if engine not in _engines:
+        _engines[engine] = None  # one that fails to open has none
+        _engines[engine] = _opened(engine)
+    memory = _engines[engine]
+    if memory is not None:
+        memory.begin(engine)
+    return memory
+
+
+@guarded
+def _count_gradients(engine: Any) -> None:
+    memory = _engines.get(engine)
+    if memory is not None:
+        memory.before_optimizer_step()
+
+
+@guarded
+def _end(memory: EngineMemory) -> None:
+    memory.end()
+
+
+@guarded
+def _correct(output: Any) -> None:
+    """Other workers of the process, such as a critic's, read the same counters. Not every version logs them."""
+    memories = _memories()
+    if not memories:
+        return
+    from verl.utils.tensordict_utils import get
+
+    metrics = get(output, "metrics")
+    for memory in memories:
+        for key, mark in zip(VERLS_MARKS, memory.marks, strict=True):
+            if key in metrics:
+                metrics[key] = max(metrics[key], mark / GIB)
+
+
+def _opened(engine: Any) -> EngineMemory | None:
+    from verl.utils.device import get_device_name
+
+    allocator = ALLOCATORS.get(get_device_name())
+    trains_policy = getattr(engine.model_config, "model_type", CRITIC) != CRITIC
+    if allocator is None or not (trains_policy and _verls_marks_stay_true and _is_heard(os.environ)):
+        return None
+    wrap(type(engine), "optimizer_step", _counting_gradients)
+    return EngineMemory(allocator())
+
+
+def _is_heard(environ: Mapping[str, str]) -> bool:
+    """Whether somebody asks for the account: the job's driver on Ray, or the process itself where it trains alone.
+    Under torchrun with several processes nobody sees them all."""
+    return process.is_noticed() and (environment.is_active(environ) or environ.get("WORLD_SIZE") == "1")
+
+
+def _higher(earlier: Peak | None, later: Peak | None) -> Peak | None:
+    """The peak of both mini-batches together: the higher one's parts, beside the most that was reserved in either and
+    what lay outside the allocator at the end."""
+    if earlier is None or later is None:
+        return earlier or later
+    higher = max(later, earlier, key=lambda peak: peak.phase.peak)
+    return replace(higher, reserved=max(earlier.reserved, later.reserved), external=later.external)
+
+
+def _modules(module: Any) -> Iterable[Any]:
+    """Megatron and torchtitan have a list of parts."""
+    return module if isinstance(module, (list, tuple)) else [module]
+
+
+def _as_one(optimizer: Any) -> Any:
+    several = getattr(optimizer, "chained_optimizers", None) or getattr(optimizer, "optimizers", None)
+    return Optimizers(several) if several else optimizer

@@ -1,0 +1,244 @@
+"""What each of verl's worker processes publishes of itself: where it runs, which GPU it holds and how that GPU is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import show_infos
+from akka_otel_callbacks.common.run.torchrun import agree
+from akka_otel_callbacks.verl import run
+from akka_otel_callbacks.verl.config import asks, calling_config, get
+from akka_otel_callbacks.verl.environment import is_active, names_run
+from akka_otel_callbacks.verl.patching.importhook import wrap
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.gpu.devices import Devices
+    from akka_otel_callbacks.common.run.identity import RunIdentity
+    from akka_otel_callbacks.common.telemetry import Telemetry
+    from akka_otel_callbacks.common.vocabulary.points import Point
+
+INTERVAL_S = 5
+"""Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
+FLUSH_TIMEOUT_S = 5.0
+ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
+"""How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
+
+_groups: weakref.WeakSet[Any] = weakref.WeakSet()
+_process: WorkerProcess | None = None
+
+
+def install(worker: ModuleType) -> None:
+    """Notices the workers of this process. verl makes several in one: the Ray actor and, inside it, one per role."""
+    wrap(worker.Worker, "__init__", _noticing)
+
+
+def install_groups(ray_base: ModuleType) -> None:
+    """Remembers the worker groups that this process drives."""
+    wrap(ray_base.RayWorkerGroup, "__init__", _remembering)
+
+
+@guarded
+def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+    """Has every worker that this process drives export now, and waits for at most `timeout_s` for all of them."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return
+    calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in driven().values()]
+    if calls:
+        ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
+
+
+def driven() -> dict[Any, Any]:
+    """Ray's handles of the workers that this process drives, by actor: several groups may have the same ones."""
+    return {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
+
+
+def is_noticed() -> bool:
+    """Whether this process has a worker of a run that asked for `akka_otel`."""
+    return _process is not None
+
+
+class WorkerProcess:
+    """The telemetry of one worker process, on threads of its own.
+
+    Args:
+        worker: the outermost of verl's workers in the process.
+        config: verl's configuration, None in a process of Ray.
+    """
+
+    def __init__(self, worker: Any, config: Any) -> None:
+        self._worker = weakref.ref(worker)
+        self._config = config
+        self._role: str | None = None
+        self._telemetry: Telemetry | None = None
+        threading.Thread(target=self._start, name="akka-otel-worker", daemon=True).start()
+
+    def flush(self, timeout_s: float) -> bool:
+        return self._telemetry is not None and self._telemetry.flush(timeout_s)
+
+    @guarded
+    def _start(self) -> None:
+        from opentelemetry.trace import NoOpTracerProvider
+
+        from akka_otel_callbacks.common.gpu.health import GpuHealth
+        from akka_otel_callbacks.common.telemetry import Telemetry
+        from akka_otel_callbacks.common.vocabulary import names
+
+        self._see_role()
+        identity = _identity(self._config, os.environ)
+        if identity is None:
+            return
+        if _speaks_for_node(os.environ):
+            show_infos()
+        gpus = GpuHealth(_claim(self._config, os.environ) or [])
+        telemetry = Telemetry.start(
+            identity,
+            None,
+            environ=_exporting(os.environ),
+            tracer_provider=NoOpTracerProvider(),  # the job's span is the driver's
+            writer=_name(os.environ),
+        )
+        telemetry.when_closed(gpus.stop)
+        gpus.start()
+        telemetry.observe(names.JOB_PLACEMENT, lambda: self._placement(gpus.devices, identity))
+        for metric in gpus.metrics:
+            telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
+        self._telemetry = telemetry
+
+    def _see_role(self) -> None:
+        """At the exit verl's worker may be gone, and its role is still true."""
+        self._role = role_of(self._worker(), os.environ) or self._role
+
+    def _placement(self, devices: Devices, identity: RunIdentity) -> list[Point]:
+        from akka_otel_callbacks.common.gpu.placement import Placement
+
+        self._see_role()
+        if self._role is None:
+            return []
+        where = identity.attributes
+        return Placement(devices, role=self._role, rank=_rank(os.environ), where=where, always=True).points()
+
+
+def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
+    """The roles that a worker process holds, in verl's words; None while its workers are being made.
+
+    They are known only after the outer worker's constructor: `WorkerDict` and `FusedWorker` fill a dict of roles.
+    """
+    inner = getattr(worker, "worker_dict", None) or getattr(worker, "fused_worker_dict", None)
+    if inner:
+        return "+".join(sorted(inner))
+    name = type(worker).__name__
+    if worker is None or name.startswith(("WorkerDict", "FusedWorker")):
+        return None
+    if name == "CheckpointEngineWorker":
+        group = environ.get("WG_PREFIX", "")
+        return next((role for prefix, role in ROLLOUT_GROUPS.items() if group.startswith(prefix)), "rollout")
+    return "trainer" if name == "TrainingWorker" else str(getattr(worker, "role", None) or name)
+
+
+@guarded
+def load_plugin() -> None:
+    importlib.import_module("akka_otel_callbacks.verl.plugin")
+
+
+def _flush(worker: Any, timeout_s: float) -> bool:
+    """Runs in the worker, called by Ray."""
+    return _process is not None and _process.flush(timeout_s)
+
+
+def _noticing(init: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _notice(self)
+
+    return __init__
+
+
+@guarded
+def _notice(worker: Any) -> None:
+    """The first worker of a process is the outermost one; those that it makes change nothing."""
+    global _process
+    if _process is not None:
+        return
+    config = None if is_active() else calling_config()
+    if is_active() or asks(config):
+        _process = WorkerProcess(worker, config)
+
+
+def _remembering(init: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _remember(self)
+
+    return __init__
+
+
+@guarded
+def _remember(group: Any) -> None:
+    _groups.add(group)
+
+
+def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
+    """The run's identity with an instance of its own; None where the run's ID cannot be told."""
+    from akka_otel_callbacks.common.run.identity import RunIdentity
+    from akka_otel_callbacks.common.vocabulary import names
+
+    if not (_is_agreed(config, environ) if config is not None else names_run(environ)):
+        return None
+    this = run.identity(config)
+    instance = f"{this.run_id}.{this.attempt}.{_name(environ)}"
+    return RunIdentity({**this.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
+
+
+def _is_agreed(config: Any, environ: Mapping[str, str]) -> bool:
+    """Whether this process of torchrun knows the run and its attempt, which rank 0 found out."""
+    from akka_otel_callbacks.common.run.attempt import Attempt
+
+    told = agree(_rank(environ), lambda: run.attempt(config).to_json())
+    attempt = None if told is None else Attempt.from_json(told)
+    if attempt is not None:
+        run.adopt(attempt)
+    return attempt is not None
+
+
+@guarded
+def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
+    """The GPUs that the process holds: as Ray assigned them, or one per process under torchrun."""
+    from akka_otel_callbacks.common.gpu.device_ids import ray_claim, torch_claim
+
+    if config is not None:
+        return [*torch_claim(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():  # asking Ray for its context would start one
+        return []
+    return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
+
+
+def _exporting(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that chooses a worker's exporters."""
+    from akka_otel_callbacks.common.export.selection import without_scrape
+
+    return {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **without_scrape(environ)}
+
+
+def _speaks_for_node(environ: Mapping[str, str]) -> bool:
+    """Whether this worker says where the figures of its node's workers are. verl numbers the workers node by node."""
+    on_node = environ.get("RAY_LOCAL_WORLD_SIZE") or environ.get("LOCAL_WORLD_SIZE") or "1"
+    return _rank(environ) % int(on_node) == 0
+
+
+def _name(environ: Mapping[str, str]) -> str:
+    """What tells the worker from every other of the job: a rank is one only inside its group."""
+    return f"{environ.get('WG_PREFIX', 'worker')}.{_rank(environ)}"
+
+
+def _rank(environ: Mapping[str, str]) -> int:
+    return int(environ["RANK"])

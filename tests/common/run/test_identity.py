@@ -1,0 +1,323 @@
+"""Who the run is: which source wins, in which type, and a settings hash that is equal exactly for equal settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from akka_otel_callbacks.common.run.identity import generated_run_id, identify, settings_sha
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from tests.common.scripts import reported, run
+
+RUN_ID, ATTEMPT = names.ATTR_RUN_ID, names.ATTR_RUN_ATTEMPT
+
+
+def pairs(**values: Any) -> dict[str, str]:
+    """An environment whose OTEL_RESOURCE_ATTRIBUTES says these."""
+    by_name = {_by_field(field).name: value for field, value in values.items()}
+    return {"OTEL_RESOURCE_ATTRIBUTES": ",".join(f"{name}={value}" for name, value in by_name.items())}
+
+
+def _by_field(field: str) -> Attribute:
+    return getattr(names, f"ATTR_{field.upper()}")
+
+
+def identity(
+    environ: Mapping[str, str] | None = None, engine: Any = None, arguments: Any = None, **options: Any
+) -> dict:
+    return dict(identify(environ or {}, engine=engine or {}, arguments=arguments, **options).attributes)
+
+
+# -- sources
+
+
+@pytest.mark.parametrize(
+    ("attribute", "field", "in_code", "in_environment", "in_engine"),
+    [
+        (names.ATTR_RUN_ID, "run_id", "code", "env", "engine"),
+        (names.ATTR_RUN_ATTEMPT, "run_attempt", 7, 6, 5),
+        (names.ATTR_RUN_BASE_MODEL, "run_base_model", "code/m", "env/m", "engine/m"),
+        (names.ATTR_RUN_LEARNING_RATE, "run_learning_rate", 0.1, 0.2, 0.3),
+        (names.ATTR_PROJECT, "project", "code", "env", "engine"),
+        (names.ATTR_HOST_NAME, "host_name", "code", "env", "engine"),
+        (names.ATTR_SERVICE_INSTANCE_ID, "service_instance_id", "code", "env", "engine"),
+    ],
+)
+def test_the_first_source_wins(
+    attribute: Attribute, field: str, in_code: Any, in_environment: Any, in_engine: Any
+) -> None:
+    environ, engine, arguments = pairs(**{field: in_environment}), {attribute: in_engine}, {attribute.name: in_code}
+    assert identity(environ, engine, arguments)[attribute.name] == in_code
+    assert identity(environ, engine)[attribute.name] == in_environment
+    assert identity({}, engine)[attribute.name] == in_engine
+
+
+def test_what_a_source_leaves_empty_is_the_next_one_s() -> None:
+    environ, arguments = pairs(run_id="", project="env"), {RUN_ID.name: None, names.ATTR_PROJECT.name: ""}
+    found = identity(environ, {RUN_ID: "engine"}, arguments)
+    assert (found[RUN_ID.name], found[names.ATTR_PROJECT.name]) == ("engine", "env")
+
+
+def test_without_any_source_the_run_has_an_id_an_attempt_and_a_place() -> None:
+    found = identity({}, {names.ATTR_RUN_ENGINE: "trl"}, rank=3)
+    assert re.fullmatch(r"trl-\d{8}-\d{6}-[0-9a-f]{4}", found[RUN_ID.name])
+    assert found[ATTEMPT.name] == 1
+    assert found[names.ATTR_SERVICE_NAME.name] == "akka-training-job"
+    assert found[names.ATTR_SERVICE_INSTANCE_ID.name] == f"{found[RUN_ID.name]}.1.3"
+    assert found[names.ATTR_HOST_NAME.name]
+    assert found[names.ATTR_PROCESS_PID.name] > 0
+    assert identity(run_id="given")[RUN_ID.name] == "given"
+
+
+def test_generated_ids_differ_under_one_seed() -> None:
+    ids = set()
+    for _ in range(20):
+        random.seed(42)
+        ids.add(generated_run_id("trl"))
+    assert len(ids) > 15, "four hex digits within one second"
+
+
+@pytest.mark.parametrize(("restarts", "attempt"), [("0", 1), ("2", 3), ("x", 1), ("", 1)])
+def test_a_restart_by_torchrun_is_a_new_attempt(restarts: str, attempt: int) -> None:
+    assert identity({"TORCHELASTIC_RESTART_COUNT": restarts})[ATTEMPT.name] == attempt
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"OTEL_SERVICE_NAME": "mine"}, "mine"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=theirs"}, "theirs"),
+        ({"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "service.name=theirs"}, "mine"),
+    ],
+)
+def test_service_name(environ: dict[str, str], expected: str) -> None:
+    assert identity(environ)[names.ATTR_SERVICE_NAME.name] == expected
+
+
+def test_kubernetes() -> None:
+    pod, node = names.ATTR_K8S_POD_NAME.name, names.ATTR_K8S_NODE_NAME.name
+    found = identity({"POD_NAME": "p", "NODE_NAME": "n", "HOSTNAME": "h"})
+    assert (found[pod], found[node]) == ("p", "n")
+    assert identity({"K8S_POD_NAME": "first", "POD_NAME": "second"})[pod] == "first"
+    assert pod not in identity({"HOSTNAME": "not-a-pod"})
+
+
+@pytest.mark.parametrize("field", ["project", "workload"])
+def test_the_project_goes_by_both_of_its_names(field: str) -> None:
+    found = identity(pairs(**{field: "p"}))
+    assert found[names.ATTR_PROJECT.name] == found[names.ATTR_WORKLOAD.name] == "p"
+    assert names.ATTR_PROJECT.name not in identity()
+
+
+# -- types
+
+
+def test_values_have_their_registered_type() -> None:
+    environ = pairs(run_attempt="3", run_learning_rate="1e-6", run_lora_rank="16.0", run_id="42", project="a%20b%2Cc")
+    found = identity(environ)
+    for attribute, expected in [
+        (names.ATTR_RUN_ATTEMPT, 3),
+        (names.ATTR_RUN_LEARNING_RATE, 1e-6),
+        (names.ATTR_RUN_LORA_RANK, 16),
+        (names.ATTR_RUN_ID, "42"),
+        (names.ATTR_PROJECT, "a b,c"),
+    ]:
+        assert (type(found[attribute.name]), found[attribute.name]) == (attribute.type, expected)
+
+
+@pytest.mark.parametrize("field", ["run_attempt", "run_learning_rate", "run_lora_rank"])
+@pytest.mark.parametrize("value", ["many", "nan", "inf", "1e400", "0x10", "1,5", "True"])
+def test_a_malformed_value_is_one_warning_and_no_value(
+    field: str, value: str, environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    environ = pairs(**{field: value.replace(",", "%2C")})
+    environment.setenv("OTEL_RESOURCE_ATTRIBUTES", environ["OTEL_RESOURCE_ATTRIBUTES"])
+    found = identify(environ, engine={})
+    assert [record.levelname for record in log.records] == ["WARNING"]
+    assert value in log.text
+    name = _by_field(field).name
+    expected = 1 if field == "run_attempt" else None
+    assert found.attributes.get(name) == expected
+    assert found.resource().attributes.get(name) == expected, (
+        "the SDK, which reads the variable too, brings it not back"
+    )
+
+
+def test_attributes_that_are_nobody_s_keep_their_type_and_the_sdk_s_own_are_there() -> None:
+    found = identify({}, engine={}, arguments={"team": "a", "budget": 1.5, "gpus": 8, "spot": True, "big": 2**80})
+    resource = found.resource().attributes
+    assert (resource["team"], resource["budget"], resource["gpus"], resource["spot"]) == ("a", 1.5, 8, True)
+    assert resource["big"] == str(2**80), "more than an attribute can carry"
+    assert resource["telemetry.sdk.language"] == "python"
+    assert (found.run_id, found.attempt) == (resource[RUN_ID.name], resource[ATTEMPT.name])
+
+
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)
+REGISTERED = st.sampled_from(names.RESOURCE_ATTRIBUTES)
+
+
+@given(
+    variable=st.text(),
+    engine=st.dictionaries(REGISTERED, SCALAR),
+    arguments=st.dictionaries(REGISTERED.map(lambda attribute: attribute.name) | st.text(min_size=1), SCALAR),
+)
+def test_whatever_is_given_the_identity_can_be_sent(variable: str, engine: dict, arguments: dict) -> None:
+    from opentelemetry.exporter.otlp.proto.common._internal import _encode_attributes
+
+    found = identify({"OTEL_RESOURCE_ATTRIBUTES": variable}, engine=engine, arguments=arguments)
+    known = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
+    for name, value in found.attributes.items():
+        assert type(value) in ((known[name].type,) if name in known else (str, int, float, bool))
+    assert found.run_id
+    assert found.attempt is not None
+    sent = {pair.key for pair in _encode_attributes(found.resource().attributes)}
+    assert {name for name in found.attributes if name in known} <= sent
+
+
+def test_bytes_of_the_environment_that_are_no_utf8_do_not_cost_the_attribute() -> None:
+    latin = b"caf\xe9".decode(errors="surrogateescape")
+    found = identity(pairs(project=latin))
+    assert found[names.ATTR_PROJECT.name] == "caf?"
+
+
+# -- the settings' hash
+
+
+NAME = st.text(max_size=5)
+LEAF = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | NAME
+NESTED = st.lists(LEAF, max_size=3) | st.dictionaries(NAME, LEAF, max_size=3)
+SETTINGS = st.dictionaries(NAME, LEAF | NESTED, max_size=4)
+
+
+@given(SETTINGS, st.integers(0, 3))
+def test_the_hash_does_not_see_the_order(settings: dict, turn: int) -> None:
+    items = list(settings.items())
+    assert settings_sha(dict(items[turn:] + items[:turn])) == settings_sha(settings)
+    assert settings_sha(dict(reversed(items))) == settings_sha(settings)
+    assert re.fullmatch("[0-9a-f]{16}", settings_sha(settings))
+
+
+@given(SETTINGS, NAME, LEAF, LEAF)
+def test_the_hash_sees_any_changed_value(settings: dict, name: str, value: Any, other: Any) -> None:
+    assume(value != other or isinstance(value, bool) != isinstance(other, bool))
+    assert settings_sha({**settings, name: value}) != settings_sha({**settings, name: other})
+    assert settings_sha({**settings, name: [value]}) != settings_sha({**settings, name: [other]})
+
+
+@given(SETTINGS, LEAF)
+def test_the_hash_sees_a_setting_that_is_new(settings: dict, value: Any) -> None:
+    assume("new" not in settings)
+    assert settings_sha(settings) != settings_sha({**settings, "new": value})
+
+
+class Schedule(str, enum.Enum):
+    COSINE = "cosine"
+
+
+@dataclasses.dataclass
+class Adapter:
+    rank: int
+    modules: set[str] = dataclasses.field(default_factory=lambda: {"q", "k", "v", "o"})
+
+
+class Plain:
+    pass
+
+
+def reward(completions: list[str]) -> list[float]:
+    return []
+
+
+def penalty(completions: list[str]) -> list[float]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (1, 1.0),
+        ((1, 2), [1, 2]),
+        ({"b", "a"}, frozenset(["a", "b"])),
+        (numpy.int64(5), 5),
+        (numpy.float64(0.5), 0.5),
+        (torch.tensor(2.0), 2),
+        (Schedule.COSINE, "cosine"),
+        (Adapter(8), Adapter(8)),
+        (Plain(), Plain()),
+        (functools.partial(reward, 1), functools.partial(reward, 1)),
+        (float("nan"), float("nan")),
+    ],
+)
+def test_equal_settings_have_equal_hashes(one: Any, same: Any) -> None:
+    assert settings_sha({"x": one}) == settings_sha({"x": same})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, "1"),
+        (1, True),
+        (None, "None"),
+        (0.1, 0.2),
+        (numpy.int64(5), numpy.int64(6)),
+        (torch.bfloat16, torch.float32),
+        (Adapter(8), Adapter(16)),
+        (Adapter(8), Adapter(8, {"q"})),
+        (reward, penalty),
+        (functools.partial(reward, 1), functools.partial(reward, 2)),
+        (Plain, Adapter),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}),
+    ],
+)
+def test_different_settings_have_different_hashes(one: Any, other: Any) -> None:
+    assert settings_sha({"x": one}) != settings_sha({"x": other})
+
+
+IN_ANOTHER_PROCESS = """
+from dataclasses import dataclass, field
+from akka_otel_callbacks.common.run.identity import settings_sha
+
+@dataclass
+class Adapter:
+    modules: set = field(default_factory=lambda: {"q", "k", "v", "o"})
+
+class Plain: ...
+
+print(settings_sha({"adapter": Adapter(), "object": Plain(), "call": lambda: 0, "set": {"x", "y", "z"}, "type": Plain}))
+"""
+
+
+def test_the_hash_is_the_same_in_another_process(tmp_path: Path) -> None:
+    """Where objects lie elsewhere and sets have another order."""
+    done = [run(IN_ANOTHER_PROCESS, {"PYTHONHASHSEED": seed}, tmp_path, prelude="") for seed in ("1", "2")]
+    assert [process.returncode for process in done] == [0, 0], done[0].stderr
+    assert done[0].stdout == done[1].stdout
+
+
+# -- thousands of them
+
+
+def test_the_shares_of_a_job_s_processes_are_spread_evenly() -> None:
+    shares = sorted(identify({}, engine={}, run_id="run-7", rank=rank).share for rank in range(4000))
+    assert all(0 <= share < 1 for share in shares)
+    by_tenth = [sum(tenth <= 10 * share < tenth + 1 for share in shares) for tenth in range(10)]
+    assert min(by_tenth) > 300
+
+
+def test_an_instance_has_the_same_share_in_every_process(tmp_path: Path) -> None:
+    said = "print(identify({}, engine={}, run_id='run-7', rank=3).share)"
+    other = run(said, {"PYTHONHASHSEED": "77"}, tmp_path)
+    assert reported(other) == identify({}, engine={}, run_id="run-7", rank=3).share

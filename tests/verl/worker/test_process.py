@@ -1,0 +1,251 @@
+"""What one worker process does by itself; `e2e/` has those that Ray runs."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.verl import environment, run
+from akka_otel_callbacks.verl.worker import process, setup_hook
+from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
+
+
+class Worker:
+    """As much of verl's as the hooks touch."""
+
+    def __init__(self) -> None:
+        self.fused_worker_dict: dict[str, Any] = {}
+
+
+def named(name: str, **attributes: Any) -> Any:
+    made = type(name, (Worker,), {})()
+    made.__dict__.update(attributes)
+    return made
+
+
+@pytest.fixture
+def verl_worker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """verl's module with a class of its own, hooked, in a process that has no worker yet."""
+    module = ModuleType("verl.single_controller.base.worker")
+    module.Worker = type("Worker", (Worker,), {})
+    monkeypatch.setattr(process, "_process", None)
+    process.install(module)
+    return module
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with otlp_sink() as sink:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
+        monkeypatch.setenv("RANK", "3")
+        monkeypatch.setenv("WG_PREFIX", "group")
+        monkeypatch.setenv(environment.RUN_VARIABLE, f"{names.ATTR_RUN_ID.name}=run-7,{names.ATTR_RUN_ATTEMPT.name}=2")
+        yield sink
+    run.end()
+
+
+@pytest.mark.parametrize(
+    ("made", "group", "role"),
+    [
+        (named("WorkerDict", worker_dict={"critic": 1, "actor_rollout": 2}), "abc", "actor_rollout+critic"),
+        (named("WorkerDict"), "abc", None),
+        (named("WorkerDict", worker_dict={}), "abc", None),
+        (named("FusedWorker_a_b", fused_worker_dict={"ref": 1}), "abc", "ref"),
+        (named("FusedWorker_a_b"), "abc", None),
+        (named("TrainingWorker"), "abc", "trainer"),
+        (named("CheckpointEngineWorker"), "rollout_standalone_0", "rollout"),
+        (named("CheckpointEngineWorker"), "rollout_reward_colocate_1", "rm"),
+        (named("CheckpointEngineWorker"), "rollout_teacher_standalone_1", "teacher"),
+        (named("ActorRolloutRefWorker", role="actor"), "abc", "actor"),
+        (named("Mine"), "abc", "Mine"),
+        (None, "abc", None),
+    ],
+)
+def test_roles_go_by_verls_names(made: Any, group: str, role: str | None) -> None:
+    assert process.role_of(made, {"WG_PREFIX": group}) == role
+
+
+def test_a_worker_publishes_its_place_from_threads_of_its_own(verl_worker: ModuleType, sink: OtlpSink) -> None:
+    outer = type("WorkerDict", (verl_worker.Worker,), {})()
+    inner = verl_worker.Worker()
+    time.sleep(0.3)
+    assert sink.series(names.JOB_PLACEMENT) == []  # while the roles are not known
+    outer.worker_dict = {"actor": inner}
+    (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+    assert (point.value, point.attributes[names.ATTR_JOB_RANK.name], point.attributes[names.ATTR_JOB_ROLE.name]) == (
+        1,
+        3,
+        "actor",
+    )
+    assert point.resource[names.ATTR_RUN_ID.name] == "run-7"
+    assert point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] == "run-7.2.group.3"
+    assert sink.spans() == []
+    assert {p.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for p in sink.metrics()} == {"run-7.2.group.3"}
+    process._process._telemetry.close()
+
+
+def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: process._process._telemetry)
+    assert process._flush(trainer, 5.0)
+    assert len(sink.series(names.JOB_PLACEMENT)) == 1
+    process._process._telemetry.close()
+
+
+def test_the_last_export_places_a_worker_that_is_gone(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: process._process._telemetry)
+    gone = weakref.ref(trainer)
+    del trainer
+    assert gone() is None
+    process._process._telemetry.close()
+    (point,) = sink.series(names.JOB_PLACEMENT)
+    assert point.attributes[names.ATTR_JOB_ROLE.name] == "trainer"
+
+
+def test_without_a_collector_every_worker_has_a_file_of_its_own(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+    monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    wait_until(lambda: process._process._telemetry)
+    assert process._flush(trainer, 5.0)
+    process._process._telemetry.close()
+    (file,) = tmp_path.iterdir()
+    assert file.name == "metrics-group.3.jsonl"
+    assert names.JOB_PLACEMENT.name in file.read_text()
+
+
+def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
+    assert isinstance(verl_worker.Worker(), Worker)
+    assert process._process is None
+    assert process._flush(None, 1.0) is False
+
+
+def test_a_worker_survives_whatever_fails(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "WorkerProcess", lambda *_: 1 / 0)
+    assert isinstance(verl_worker.Worker(), Worker)
+
+
+def test_a_gpu_that_cannot_be_told_costs_its_name_only(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_claim", lambda *_: None)
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+    assert names.ATTR_HW_ID.name not in point.attributes
+    process._process._telemetry.close()
+    del trainer
+
+
+@pytest.mark.parametrize(
+    ("given", "exporter", "interval"),
+    [
+        ({}, None, "5000"),
+        ({"OTEL_METRICS_EXPORTER": "otlp,prometheus"}, "otlp,file", "5000"),
+        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "9"}, "none", "9"),
+    ],
+)
+def test_workers_export_soon_and_never_serve_a_port(given: dict[str, str], exporter: str | None, interval: str) -> None:
+    chosen = process._exporting(given)
+    assert (chosen.get("OTEL_METRICS_EXPORTER"), chosen["OTEL_METRIC_EXPORT_INTERVAL"]) == (exporter, interval)
+
+
+def test_the_setup_hook_cannot_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.importlib, "import_module", lambda _: 1 / 0)
+    assert setup_hook() is None
+
+
+def test_flushing_without_ray_or_workers_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(process.sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    process.flush_workers()
+    monkeypatch.delitem(process.sys.modules, "ray")
+    process.flush_workers()
+
+
+def test_every_worker_is_flushed_once_and_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    called = []
+
+    def handle(actor_id: str) -> Any:
+        remote = lambda function, timeout_s: called.append(actor_id) or actor_id  # noqa: E731
+        return SimpleNamespace(_actor_id=actor_id, __ray_call__=SimpleNamespace(remote=remote))
+
+    group = type("Group", (), {})
+    first, second = group(), group()
+    first._workers, second._workers = [handle("a"), handle("b")], [handle("b"), handle("c")]
+    monkeypatch.setattr(process, "_groups", process.weakref.WeakSet([first, second]))
+    ray = SimpleNamespace(
+        is_initialized=lambda: True, wait=lambda refs, num_returns, timeout: waited.append((refs, num_returns, timeout))
+    )
+    monkeypatch.setitem(process.sys.modules, "ray", ray)
+    process.flush_workers()
+    assert sorted(called) == ["a", "b", "c"]
+    ((refs, count, timeout_s),) = waited
+    assert (sorted(refs), count, timeout_s) == (["a", "b", "c"], 3, 5.0)
+
+
+def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
+    """Outside a run it costs next to nothing, and `os.environ` is all that it looks at besides the call stack."""
+    assert environment.RUN_VARIABLE not in os.environ
+    started = time.perf_counter()
+    for _ in range(100):
+        verl_worker.Worker()
+    assert (time.perf_counter() - started) / 100 < 0.01
+
+
+def test_the_switch_of_the_gpu_figures_reaches_a_worker(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from akka_otel_callbacks.common.gpu import health
+    from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
+    from akka_otel_callbacks.common.gpu.nvml import Nvml
+
+    gpus = FakeNvml(FakeGpu())
+    monkeypatch.setattr(health, "Nvml", lambda backend=None, off=False: Nvml(gpus, off=off))
+    monkeypatch.setattr(process, "_claim", lambda *_: [0])
+    for switched_off in (True, False):  # what the sink has of the second, it must not have of the first
+        monkeypatch.setattr(process, "_process", None)
+        monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1" if switched_off else "")
+        trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+        wait_until(lambda: sink.series(names.JOB_PLACEMENT))
+        if not switched_off:
+            wait_until(lambda: sink.series(names.HW_TEMPERATURE))
+        process._process._telemetry.close()
+        has_id = any(names.ATTR_HW_ID.name in point.attributes for point in sink.series(names.JOB_PLACEMENT))
+        assert (names.HW_TEMPERATURE.name in sink.names(), has_id) == (not switched_off, not switched_off)
+        del trainer
+
+
+def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
+    verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has what the driver gave to the job, and nothing from the trainer's process: any ID would be an invention."""
+    monkeypatch.setenv(environment.RUN_VARIABLE, environment.to_launch({}, {})[environment.RUN_VARIABLE])
+    trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
+    time.sleep(0.4)
+    assert process._process._telemetry is None
+    assert sink.metrics() == []
+    del trainer
+
+
+@pytest.mark.parametrize(
+    ("rank", "on_node", "speaks"), [(0, "8", True), (3, "8", False), (8, "8", True), (3, "", True)]
+)
+def test_one_worker_of_each_node_says_where_the_figures_are(rank: int, on_node: str, speaks: bool) -> None:
+    assert process._speaks_for_node({"RANK": str(rank), "RAY_LOCAL_WORLD_SIZE": on_node}) is speaks
