@@ -55,8 +55,8 @@ def _session(session: Session) -> Iterator[RenderableType]:
 
 
 def _title(resource: Mapping[str, str]) -> Iterator[str]:
-    """Which run it is. Most have one attempt only, which needs no number."""
-    yield resource.get(names.ATTR_RUN_ID.name) or "unnamed run"
+    """Which run it is, or which service. Most runs have one attempt only, which needs no number."""
+    yield resource.get(names.ATTR_RUN_ID.name) or resource.get(names.ATTR_SERVICE_NAME.name) or "unnamed run"
     attempt = resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
     if attempt != "1":
         yield f"attempt {attempt}"

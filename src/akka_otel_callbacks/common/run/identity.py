@@ -47,7 +47,7 @@ class Identity:
 
     @property
     def folder(self) -> str:
-        """Where the embedded files lie, if the environment names no other place."""
+        """Names the folder of the embedded files, where the environment names none."""
         return str(self.attributes[names.ATTR_SERVICE_NAME.name])
 
     @property

@@ -15,7 +15,7 @@ from opentelemetry.trace import NoOpTracerProvider
 from akka_otel_callbacks.common.service.checks import known, named, seconds, truth
 from akka_otel_callbacks.common.service.counts import Counts
 from akka_otel_callbacks.common.service.durations import Durations
-from akka_otel_callbacks.common.service.identity import identify_service, instance_of
+from akka_otel_callbacks.common.service.identity import identify_service
 from akka_otel_callbacks.common.service.occupancy import Occupancy
 from akka_otel_callbacks.common.service.operations import attributes_of
 from akka_otel_callbacks.common.service.phases import ENDS
@@ -67,15 +67,16 @@ class ServiceTelemetry:
     ) -> None:
         if not callable(state) or inspect.iscoroutinefunction(state):
             raise TypeError("state is a plain function without arguments that returns a ServiceState, not an async one")
-        identity = identify_service(os.environ, resource)
-        self.instance = instance_of(identity, os.environ) if instance is None else named("instance", instance)
+        if instance is not None:
+            named("instance", instance)
+        identity = identify_service(os.environ, resource, instance)
+        self.instance = identity.instance
         self._counts = Counts()
         self._telemetry = Telemetry.start(
             identity,
             None,
             meter_provider=meter_provider,
             tracer_provider=NoOpTracerProvider(),  # a service has no job's span
-            writer=self.instance,
         )
         self._durations = Durations(self._telemetry.measure)
         for metric, points in Reading(state, Occupancy(self.instance)).sources().items():
