@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common import names
-from akka_otel_callbacks.common.metric import Metric
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.support.otlp_sink import wait_until
 from tools.prometheus import prometheus_label, prometheus_name
 

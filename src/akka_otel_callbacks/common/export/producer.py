@@ -24,9 +24,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export.unsent import Moment, Unsent
-from akka_otel_callbacks.common.measured import Measured
 from akka_otel_callbacks.common.recording.board import Board
 from akka_otel_callbacks.common.recording.distributions import Distribution, Exponential
+from akka_otel_callbacks.common.recording.measured import Measured
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.recording.recorder import Record, Recorder, Snapshot, dropped_points
 from akka_otel_callbacks.common.recording.translator import Translator

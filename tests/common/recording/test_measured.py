@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 
 from akka_otel_callbacks.common.export.instruments import measure, views
 from akka_otel_callbacks.common.export.producer import Producer, Run
-from akka_otel_callbacks.common.measured import Measured
+from akka_otel_callbacks.common.recording.measured import Measured
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
