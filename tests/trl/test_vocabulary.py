@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.trl.loop import Known
-from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s, is_evaluation, is_summary, rl_step, sft_step
+from akka_otel_callbacks.trl.vocabulary import (
+    eval_loss,
+    eval_runtime_s,
+    is_evaluation,
+    is_summary,
+    rl_step,
+    sft_step,
+    update_step,
+)
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "trl"
 RL = {
@@ -322,9 +330,9 @@ def test_an_evaluations_own_figures_are_told_from_the_users_metrics(prefix: str)
 
 def test_the_mean_of_a_step_is_weighted_by_what_its_micro_batches_count() -> None:
     values = {"entropy": [1.0, 4.0], "kl": [1.0], "clip_ratio/region_mean": [0.5, 0.0], "grad_norm": 2.0}
-    step = rl_step(values, counts={"tokens": [30, 10], "ratios": [4, 4]})
+    step = update_step(values, {"tokens": [30, 10], "ratios": [4, 4]})
     assert (step.entropy, step.kl, step.clip_ratio, step.grad_norm) == (1.75, 1.0, 0.25, 2.0)
-    assert rl_step({"entropy": [1.0, 0.0]}, counts={"tokens": [30, 0]}).entropy == 1.0
-    assert rl_step({"entropy": [0.0, 0.0]}, counts={"tokens": [0, 0]}).entropy is None
-    assert rl_step(values, counts={"tokens": None}).entropy == 2.5
+    assert update_step({"entropy": [1.0, 0.0]}, {"tokens": [30, 0]}).entropy == 1.0
+    assert update_step({"entropy": [0.0, 0.0]}, {"tokens": [0, 0]}).entropy is None
+    assert update_step(values, {"tokens": None}).entropy == 2.5
     assert sft_step({"mean_token_accuracy": [0.5, 0.0]}, [1, 3]).token_accuracy == 0.125

@@ -17,7 +17,7 @@ from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
-from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step
+from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step, set_logged_rewards, update_step
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -79,7 +79,7 @@ class RLCapture(StepCapture):
         return len(self.generated.lengths) * (1 + len(self.terms)) + self.positions.scored // 4
 
     def deliver(self, recorder: Recorder) -> None:
-        step = self.complete(rl_step(self.values, self.weights, self._counts()))
+        step = self.complete(update_step(self.values, self._counts()))
         losses = self.values.get("policy_loss")
         if isinstance(losses, list) and len(losses) == len(self.updated.shares):
             step.policy_loss = sum(loss * share for loss, share in zip(losses, self.updated.shares, strict=True))
@@ -89,6 +89,8 @@ class RLCapture(StepCapture):
             # By column: a list for each of thousands of rows would have Python's garbage collector run.
             scorings = [(_list(scores.T), _list(weights)) for scores, weights in self.generated.scores]
             set_rewards(step, scored(scorings, self.terms, self.group))
+        else:
+            set_logged_rewards(step, self.values, self.weights)
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)

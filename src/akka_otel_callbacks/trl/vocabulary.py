@@ -31,8 +31,6 @@ RL_KEYS = (
     Key("entropy", "entropy", of=TOKENS),
     Key("kl", "kl", of=TOKENS),
     Key("frac_reward_zero_std", "frac_reward_zero_std"),
-    Key("reward", "reward"),
-    Key("reward_std", "reward_std"),
     Key("grad_norm", "grad_norm"),
     Key("learning_rate", "learning_rate"),
     Key("completions/clipped_ratio", "completion_clipped_ratio"),
@@ -49,6 +47,10 @@ RL_KEYS = (
     Key("tools/call_frequency", "tool_calls"),
     Key("policy_loss", "policy_loss"),  # with an entropy bonus only
 )
+REWARD_KEYS = (
+    Key("reward", "reward"),
+    Key("reward_std", "reward_std"),
+)
 SFT_KEYS = (
     Key("loss", "loss"),
     Key("grad_norm", "grad_norm"),
@@ -62,20 +64,36 @@ PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
 
-def rl_step(values: Values, weights: Mapping[str, float] | None = None, counts: Counts | None = None) -> RLStep:
-    """The figures of a log row, or of a step's tails.
+def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
+    """The figures of a log row, or of a step's tails of which only TRL knows the rewards.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.
         weights: the reward functions' weights by name, 1 where not given.
+    """
+    step = update_step(values)
+    set_logged_rewards(step, values, weights or {})
+    return step
+
+
+def update_step(values: Values, counts: Counts | None = None) -> RLStep:
+    """The same without the figures of rewards.
+
+    Args:
+        values: as of `rl_step`.
         counts: `TOKENS` that the loss counts, and probability `RATIOS`, of each micro-batch.
     """
     step = _fill(RLStep(), RL_KEYS, values, counts or {})
     step.completion_length_terminated = _terminated(values)
     step.tool_failure_ratio = _tool_failure_ratio(values)
-    step.reward_term = _terms(values, MEAN, weights or {}) | _total(step.reward)
-    step.reward_term_std = _terms(values, STD, weights or {}) | _total(step.reward_std)
     return step
+
+
+def set_logged_rewards(step: RLStep, values: Values, weights: Mapping[str, float]) -> None:
+    """Sets the figures of rewards as TRL logged them, for a step whose scores are not known."""
+    _fill(step, REWARD_KEYS, values, {})
+    step.reward_term = _terms(values, MEAN, weights) | _total(step.reward)
+    step.reward_term_std = _terms(values, STD, weights) | _total(step.reward_std)
 
 
 def sft_step(values: Values, labels: Sequence[float] | None = None) -> SFTStep:
@@ -117,9 +135,10 @@ def is_summary(row: Values) -> bool:
 
 def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> StepT:
     for key, field, reduce, of in keys:
-        if key not in values or getattr(step, field) is not None:
+        value = values.get(key)
+        if value is None or getattr(step, field) is not None:
             continue  # of an old and a new key side by side the new one counts, which is listed first
-        if found := _numbers(values[key]):
+        if found := _numbers(value):
             weights = counts.get(of) if of else None
             known = weights is not None and len(weights) == len(found)
             setattr(step, field, _weighted(found, weights or ()) if known else reduce(found))

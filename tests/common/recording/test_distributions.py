@@ -17,13 +17,13 @@ from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     InMemoryMetricReader,
-    Metric,
     MetricsData,
     ResourceMetrics,
     ScopeMetrics,
 )
 from opentelemetry.sdk.metrics.export import ExponentialHistogram as SdkExponential
 from opentelemetry.sdk.metrics.export import Histogram as SdkHistogram
+from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.metrics.view import (
     ExplicitBucketHistogramAggregation,
     ExponentialBucketHistogramAggregation,
@@ -32,7 +32,12 @@ from opentelemetry.sdk.metrics.view import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from akka_otel_callbacks.common.recording.distributions import Distribution, Explicit, Exponential, numbers_of
+from akka_otel_callbacks.common.recording.distributions import (
+    Distribution,
+    Explicit,
+    Exponential,
+    numbers_of,
+)
 
 BOUNDS = (0.0, 0.1, 0.2, 0.5, 0.9, 0.99, 1.0, 2.0, 5.0)
 SMALLEST, LARGEST = sys.float_info.min, sys.float_info.max
@@ -180,7 +185,7 @@ def test_what_is_no_number_is_left_out_and_what_is_not_finite_is_counted(values:
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     finite = [value for value in numbers if abs(value) <= LARGEST]
     found = numbers_of(values)
-    assert found.finite == sorted(map(float, finite))
+    assert [*found.finite] == [*map(float, finite)]
     assert found.nonfinite == len(numbers) - len(finite)
 
 
@@ -201,7 +206,7 @@ def test_nothing_has_no_count() -> None:
 
 def encoded(distribution: Distribution) -> dict[str, Any]:
     kind = SdkHistogram if isinstance(distribution, Explicit) else SdkExponential
-    metric = Metric("values", "", "1", kind([point(distribution)], AggregationTemporality.CUMULATIVE))
+    metric = SdkMetric("values", "", "1", kind([point(distribution)], AggregationTemporality.CUMULATIVE))
     scope = ScopeMetrics(InstrumentationScope("test"), [metric], "")
     request = encode_metrics(MetricsData([ResourceMetrics(Resource({}), [scope], "")]))
     written = MessageToDict(type(request).FromString(request.SerializeToString()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,9 @@ from opentelemetry.sdk.resources import Resource
 
 from akka_otel_callbacks.common.export.instruments import measure, views
 from akka_otel_callbacks.common.export.producer import Producer, Run
-from akka_otel_callbacks.common.recording.measured import Measured
+from akka_otel_callbacks.common.recording import measured
+from akka_otel_callbacks.common.recording.distributions import Explicit, Exponential
+from akka_otel_callbacks.common.recording.measured import MOST_WAITING, Measured, Tally
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
@@ -133,3 +136,37 @@ def test_a_provider_that_is_handed_in_has_them_too(start: Start) -> None:
     found = histograms(reader.get_metrics_data())
     assert {series[1]: histogram.sum for series, histogram in found.items()} == {"TRAINING": 7.0, "QUEUED": 9.0}
     assert {histogram.bounds for histogram in found.values()} == {METRIC.buckets}
+
+
+# -- values that keep coming
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), max_size=12)), st.integers(0, 8))
+@pytest.mark.parametrize("metric", [names.RL_ROLLOUT_REWARD, names.RL_ROLLOUT_COMPLETION_LENGTH], ids=lambda m: m.name)
+def test_a_tally_counts_every_value_once_however_they_come(
+    metric: Metric, parts: list[list[float]], looked_at: int
+) -> None:
+    first, second = Tally(metric, {}), Tally(metric, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured, "MOST_WAITING", 10)
+        for number, values in enumerate(parts):
+            (first if number % 2 else second).add(values)
+            if number == looked_at:
+                first.counted()
+        first.include(second)
+    values = [value for part in parts for value in part]
+    expected = Exponential.of(values) if metric.exponential else Explicit.of(values, metric.buckets)
+    found = first.counted()
+    assert found.summary.count == len(values)
+    assert found.counts == expected.counts
+    assert not metric.exponential or found.scale == expected.scale
+    assert (found.summary.min, found.summary.max) == (expected.summary.min, expected.summary.max)
+    assert math.isclose(found.summary.total, expected.summary.total)
+
+
+def test_a_tally_keeps_few_values() -> None:
+    tally = Tally(names.RL_ROLLOUT_REWARD, {})
+    for _ in range(10):
+        tally.add([0.5] * (MOST_WAITING // 3))
+        assert len(tally._waiting) <= MOST_WAITING
+    assert tally.counted().summary.count == 10 * (MOST_WAITING // 3)

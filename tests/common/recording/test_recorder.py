@@ -29,7 +29,7 @@ class Recording(Recorder):
 
     def _keep(self, record: Record) -> None:
         self.heard.append(record)
-        for metric, attributes, values, _ in record.distributions:
+        for metric, attributes, values in record.distributions:
             self.records += [(metric, value, dict(attributes)) for value in values]
 
     def of(self, metric: Metric) -> list[float]:

@@ -50,7 +50,7 @@ def test_what_is_not_finite_is_in_no_figure_and_counted_by_term() -> None:
     term, records, step.number = names.ATTR_RL_TERM.name, [], 1
     recorder = Recorder(RLStep, records.append)
     recorder.record(step)
-    counted = [(labels[term], value) for _, labels, values, _ in records[0].distributions for value in values]
+    counted = [(labels[term], value) for _, labels, values in records[0].distributions for value in values]
     assert sorted(counted) == [("a", 1.0), ("b", 3.0), ("total", 0.0), ("total", 1.0), ("total", 1.0)]
     broken = {dict(labels).get(term): count for count, labels in recorder.nonfinite_points() if count}
     assert broken == {"total": 1, "a": 1}, "the term of an unscored rollout says nothing"

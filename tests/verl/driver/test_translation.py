@@ -32,7 +32,7 @@ class Recorded:
         self.recorder = Recorder(step_type, self._keep)
 
     def _keep(self, record: Record) -> None:
-        for metric, _, values, _ in record.distributions:
+        for metric, _, values in record.distributions:
             self.histograms.setdefault(metric, []).extend(values)
 
     def gauge(self, metric: Metric, **attributes: Any) -> float | None:

@@ -30,7 +30,7 @@ class MetricFile(MetricExporter):
         self._lines = JsonLines(path)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        written = self._lines.write(document(metrics_data))
+        written = self._lines.write_text(document(metrics_data))
         return MetricExportResult.SUCCESS if written else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

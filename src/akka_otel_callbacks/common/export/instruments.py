@@ -89,7 +89,7 @@ class StepInstruments:
         return lambda: self._shown.board.points(metric)
 
     def _record(self, record: Record) -> None:
-        for metric, attributes, values, _ in record.distributions:
+        for metric, attributes, values in record.distributions:
             histogram = self._histograms[metric]
             for value in values:
                 # The SDK drops a negative record. A negative value belongs to the bucket at or below 0; the gauges

@@ -36,7 +36,11 @@ class JsonLines:
     def write(self, document: dict[str, Any]) -> bool:
         """Appends one line. A disk that refuses costs one warning; the lines before stay whole and the next line is
         tried again, since a full disk may be freed. A file that was removed or replaced is begun anew."""
-        line = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        return self.write_text(json.dumps(document, separators=(",", ":")))
+
+    def write_text(self, document: str) -> bool:
+        """The same with a document that is JSON already, in one line."""
+        line = document.encode() + b"\n"
         with self._lock:
             try:
                 _append(self._current(), line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,16 +24,17 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.export.courses import Courses
 from akka_otel_callbacks.common.export.unsent import Moment, Unsent
 from akka_otel_callbacks.common.recording.board import Board
-from akka_otel_callbacks.common.recording.distributions import Distribution, Exponential
-from akka_otel_callbacks.common.recording.measured import Measured
+from akka_otel_callbacks.common.recording.distributions import Exponential
+from akka_otel_callbacks.common.recording.measured import Measured, Series, Tally
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.recording.recorder import Record, Recorder, Snapshot, dropped_points
 from akka_otel_callbacks.common.recording.translator import Translator
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
-from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
+from akka_otel_callbacks.common.vocabulary.points import Point
 
 SCOPE = "akka_otel_callbacks"
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
@@ -41,8 +43,6 @@ POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
 PATIENCE_S = 1.0
 """How long a collection waits for the translation of what was captured before it. It is half of what a close may
 take, so that what is translated by then has time to be sent."""
-
-Series = tuple[Metric, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,8 @@ class Producer:
         self._run, self._deltas, self._patience_s = run, deltas, patience_s
         self.unsent = Unsent()
         self._every_step, self._exponential = every_step, exponential
-        self._measured = run.measured.inbox()
-        self._new: dict[Series, tuple[Attributes, Distribution]] = {}
-        self._distributions: dict[Series, tuple[Attributes, Distribution]] = {}
+        self._inbox = run.measured.inbox()
+        self._tallies: dict[Series, Tally] = {}
         self._totals: dict[Series, float] = {}
         self._sent_totals: dict[Series, float] = {}
         self._collected_ns = self._sent_ns = run.start_ns
@@ -96,8 +95,8 @@ class Producer:
     def hear(self, record: Record) -> None:
         if self._every_step:
             self.unsent.add(record)
-        for metric, attributes, _, distribution in record.distributions:
-            _add(self._new, (metric, (*attributes.values(),)), attributes, distribution)
+        for metric, attributes, values in record.distributions:
+            self._inbox.add(metric, attributes, values)
 
     @property
     def steps(self) -> int:
@@ -121,47 +120,44 @@ class Producer:
             self.unsent.sent(self._moments[-1].time_ns)
         self._sent_totals, self._sent_ns = self._totals, self._collected_ns
         if Kind.HISTOGRAM in self._deltas:
-            self._distributions = {}
+            self._tallies = {}
 
     def _metrics(self, observed: Mapping[Metric, Sequence[Point]], most_steps: int | None) -> Iterator[MetricData]:
         self._totals = dict(self._sent_totals)
-        moments, snapshot, until_ns = self._recorded()
+        moments, snapshot, until_ns, new = self._recorded()
         self._moments = moments[:most_steps]
         self.is_part = len(self._moments) < len(moments)
         for metric, points in {**observed, **snapshot.counters}.items():
             if points:
                 yield self._scalar(metric, points)
-        for metric, course in _course(self._moments, Board() if self.is_part else snapshot.board, until_ns).items():
-            yield _data(metric, Gauge(course))
-        yield from self._histograms()
+        for metric, courses in _courses(self._moments, Board() if self.is_part else snapshot.board, until_ns).items():
+            yield _data(metric, Gauge(courses))
+        yield from self._histograms(new)
 
-    def _recorded(self) -> tuple[list[Moment], Snapshot, int]:
-        """What steps reported: since the last export that arrived, what holds now, and up to when it is known."""
+    def _recorded(self) -> tuple[list[Moment], Snapshot, int, dict[Series, Tally]]:
+        """What steps reported: since the last export that arrived, what holds now, up to when it is known, and what
+        came for the histograms."""
         recorder, translator = self._run.recorder, self._run.translator
         self._collected_ns = max(now_ns(), self._collected_ns + 1)
         if recorder is None or translator is None:
-            return [], Snapshot(Board(), {}), 0
+            return [], Snapshot(Board(), {}), 0, self._inbox.take()
         with recorder.lock:
             self._collected_ns = max(now_ns(), self._collected_ns)
             until_ns = recorder.next_ns(translator.known_until_ns(self._collected_ns))
-            moments, snapshot = self.unsent.take(), recorder.snapshot()
-            new, self._new = self._new, {}
-        for series, (attributes, distribution) in new.items():
-            _add(self._distributions, series, attributes, distribution)
+            moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
         snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(recorder.overflow, self.unsent.thinned)
-        return moments, snapshot, until_ns
+        return moments, snapshot, until_ns, new
 
     def _scalar(self, metric: Metric, points: Sequence[Point]) -> MetricData:
         """A counter, or a figure that is read anew at every collection."""
         if metric.kind is Kind.GAUGE:
-            return _data(metric, Gauge([_number(point, self._collected_ns) for point in points]))
+            courses = Courses()
+            courses.add(self._collected_ns, points)
+            return _data(metric, Gauge(courses))
         delta = metric.kind in self._deltas
+        start_ns, time_ns = self._start_ns(delta), self._collected_ns
         numbers = [
-            _number(
-                (self._change(metric, point) if delta else point[0], point[1]),
-                self._collected_ns,
-                self._start_ns(delta),
-            )
+            NumberDataPoint(point[1], start_ns, time_ns, self._change(metric, point) if delta else point[0])
             for point in points
         ]
         return _data(metric, Sum(numbers, DELTA if delta else CUMULATIVE, is_monotonic=metric.kind is Kind.COUNTER))
@@ -169,20 +165,21 @@ class Producer:
     def _change(self, metric: Metric, point: Point) -> float:
         """What a total has grown by since the last export that arrived."""
         total, attributes = point
-        series = metric, (*attributes.values(),)
+        series = metric, (*attributes.items(),)
         self._totals[series] = total
         return total - self._sent_totals.get(series, 0)
 
-    def _histograms(self) -> Iterator[MetricData]:
+    def _histograms(self, new: Mapping[Series, Tally]) -> Iterator[MetricData]:
         delta = Kind.HISTOGRAM in self._deltas
-        for metric, attributes, distribution in self._measured.take():
-            _add(self._distributions, (metric, (*attributes.values(),)), attributes, distribution)
+        for series, tally in new.items():
+            self._tallies.setdefault(series, Tally(tally.metric, tally.attributes)).include(tally)
         points: dict[Metric, list[Any]] = {}
-        for (metric, _), (attributes, distribution) in self._distributions.items():
+        for tally in self._tallies.values():
+            distribution = tally.counted()
             if not self._exponential and isinstance(distribution, Exponential):
                 distribution = distribution.between_powers_of_two(POWERS_OF_TWO)
-            point = distribution.point(attributes, self._start_ns(delta), self._collected_ns)
-            points.setdefault(metric, []).append(point)
+            point = distribution.point(tally.attributes, self._start_ns(delta), self._collected_ns)
+            points.setdefault(tally.metric, []).append(point)
         for metric, found in points.items():
             kind = ExponentialHistogram if metric.exponential and self._exponential else Histogram
             yield _data(metric, kind(found, DELTA if delta else CUMULATIVE))
@@ -191,27 +188,13 @@ class Producer:
         return self._sent_ns if delta else self._run.start_ns
 
 
-def _add(
-    to: dict[Series, tuple[Attributes, Distribution]], series: Series, attributes: Attributes, more: Distribution
-) -> None:
-    known = to.get(series)
-    to[series] = attributes, more if known is None else known[1] + more  # type: ignore[operator]  # of one metric
-
-
-def _course(moments: Iterable[Moment], board: Board, until_ns: int) -> dict[Metric, list[NumberDataPoint]]:
+def _courses(moments: Iterable[Moment], board: Board, until_ns: int) -> dict[Metric, Courses]:
     """Each figure at the time of each step that had it, and last at the moment up to which the board holds."""
-    course: dict[Metric, list[NumberDataPoint]] = {}
+    courses: defaultdict[Metric, Courses] = defaultdict(Courses)
     for time_ns, figures in [*moments, Moment(until_ns, board.figures())]:
         for metric, points in figures.items():
-            course.setdefault(metric, []).extend(
-                [NumberDataPoint(attributes, 0, time_ns, value) for value, attributes in points]
-            )
-    return course
-
-
-def _number(point: Point, time_ns: int, start_ns: int = 0) -> NumberDataPoint:
-    value, attributes = point
-    return NumberDataPoint(attributes, start_ns, time_ns, value)
+            courses[metric].add(time_ns, points)
+    return courses
 
 
 def _data(metric: Metric, data: Any) -> MetricData:

@@ -1,7 +1,7 @@
-"""Histograms as data: all values of a step are counted at once, where the SDK takes a call for each value.
+"""Histograms as data: the values of many steps are counted at once, where the SDK takes a call for each value.
 
 The counts are those that the SDK makes of the same values. A distribution never changes; the sum of two is that of all
-their values. A reader with delta temporality adds up the steps since its last export, because a minimum cannot be
+their values. A reader with delta temporality counts the values since its last export, because a minimum cannot be
 subtracted.
 
 A negative value is counted in the lowest bucket, under its true minimum. OTLP has a `sum` only of values that cannot be
@@ -14,7 +14,7 @@ import math
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,8 +36,7 @@ MAX_EXPONENT = sys.float_info.max_exp
 class Numbers(NamedTuple):
     """The numbers among some values, as `number` reads them."""
 
-    finite: list[float]
-    """In ascending order."""
+    finite: Sequence[float]
     nonfinite: int = 0
     """How many were NaN or infinite."""
 
@@ -45,8 +44,8 @@ class Numbers(NamedTuple):
 def numbers_of(values: Sequence[Any]) -> Numbers:
     numbers = _numbers(values)
     if math.isfinite(sum(numbers)):  # then each of them is
-        return Numbers(sorted(numbers))
-    finite = sorted(filter(math.isfinite, numbers))
+        return Numbers(numbers)
+    finite = [*filter(math.isfinite, numbers)]
     return Numbers(finite, len(numbers) - len(finite))
 
 
@@ -101,8 +100,8 @@ class Explicit:
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
-    def of(cls, values: Sequence[float], bounds: tuple[float, ...]) -> Explicit:
-        """Of values in ascending order."""
+    def of(cls, values: Iterable[float], bounds: tuple[float, ...]) -> Explicit:
+        values = sorted(values)
         up_to = [bisect_right(values, bound) for bound in bounds]
         return cls(bounds, tuple(map(sub, [*up_to, len(values)], [0, *up_to])), Summary.of(values))
 
@@ -138,8 +137,8 @@ class Exponential:
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Exponential:
-        """Of values in ascending order."""
+    def of(cls, values: Iterable[float]) -> Exponential:
+        values = sorted(values)
         zeros = bisect_right(values, 0.0)
         if zeros == len(values):
             return cls(zeros=zeros, summary=Summary.of(values))

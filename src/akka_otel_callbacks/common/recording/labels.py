@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from akka_otel_callbacks.common.log import logger
@@ -20,12 +21,12 @@ class Labels:
 
     def __init__(self) -> None:
         self.left_out: dict[Metric, int] = {}
-        self._attributes: dict[Attribute, dict[Any, Attributes]] = {}
+        self._attributes: defaultdict[Attribute, dict[Any, Attributes]] = defaultdict(dict)
 
     def of(self, metric: Metric, attribute: Attribute, value: Any) -> Attributes | None:
         """The attributes of a point with this value, made once for each; None, counted, where the attribute has
         `MOST_LABELS` values already."""
-        known = self._attributes.setdefault(attribute, {})
+        known = self._attributes[attribute]
         found = known.get(value)
         if found is None and len(known) < MOST_LABELS:
             found = known[value] = {attribute.name: _clean(value)}

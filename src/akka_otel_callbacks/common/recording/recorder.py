@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recording.board import Board
-from akka_otel_callbacks.common.recording.distributions import Distribution, Explicit, Exponential, numbers_of
+from akka_otel_callbacks.common.recording.distributions import numbers_of
 from akka_otel_callbacks.common.recording.labels import Labels
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
@@ -42,7 +42,6 @@ class Distributed(NamedTuple):
     metric: Metric
     attributes: Attributes
     values: Sequence[float]
-    distribution: Distribution
 
 
 class Record(NamedTuple):
@@ -119,9 +118,9 @@ class Recorder:
                 self.steps += 1
             for broken, count in nonfinite.items():
                 self.nonfinite[broken] = self.nonfinite.get(broken, 0) + count
-            for metric, attributes, _, distribution in distributions:
-                if metric is names.RL_ROLLOUT_REWARD and distribution.summary.negative:
-                    self.negative[attributes[TERM]] += distribution.summary.negative
+            for metric, attributes, values in distributions:
+                if metric is names.RL_ROLLOUT_REWARD and min(values) < 0:
+                    self.negative[attributes[TERM]] += sum(value < 0 for value in values)
             for listener in self.listeners:
                 listener(record)
 
@@ -195,13 +194,15 @@ def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) ->
             if broken:
                 nonfinite[metric.name, attributes.get(TERM)] += broken
             if numbers:
-                distribution = Exponential.of(numbers) if metric.exponential else Explicit.of(numbers, metric.buckets)
-                found.append(Distributed(metric, attributes, numbers, distribution))
+                found.append(Distributed(metric, attributes, numbers))
     return found
 
 
-def _series(value: Any, metric: Metric, by: Attribute | None, labels: Labels) -> list[tuple[Any, Attributes]]:
+def _series(value: Any, metric: Metric, by: Attribute | None, labels: Labels) -> Sequence[tuple[Any, Attributes]]:
     if by is None:
-        return [(value, NO_ATTRIBUTES)]
-    found = [(figure, labels.of(metric, by, name)) for name, figure in value.items()]
-    return [(figure, attributes) for figure, attributes in found if attributes is not None]
+        return ((value, NO_ATTRIBUTES),)
+    return [
+        (figure, attributes)
+        for name, figure in value.items()
+        if (attributes := labels.of(metric, by, name)) is not None
+    ]

@@ -121,7 +121,10 @@ def _share_without_spread(totals: Column, groups: Sequence[Hashable]) -> float |
 
 
 def _are_same(rewards: list[float]) -> bool:
-    if min(rewards) == max(rewards):
+    width = max(rewards) - min(rewards)
+    if width == 0:
         return True  # the deviation of large ones is not exactly 0
+    if width > SAME_REWARD * 2 * len(rewards):
+        return False  # the deviation of n values is at least a 2n-th of their width
     spread = sample_std(rewards)
     return spread is not None and spread <= SAME_REWARD

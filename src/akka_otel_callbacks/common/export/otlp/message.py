@@ -1,10 +1,11 @@
-"""The OTLP message of metrics: the SDK's, but for the gauges, which have a point for every step. With the SDK's encoder
-a point takes five times as long."""
+"""The OTLP message of metrics: the SDK's, but for the gauges, which have a point for every step. By way of a protobuf
+object, a point takes ten times as long."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -13,8 +14,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.sdk.metrics.export import Gauge, MetricsData, ScopeMetrics
 
+from akka_otel_callbacks.common.export.courses import Course, Courses
+
 FIELDS = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value"}
 """Of an attribute's value, by its type; the first that fits."""
+DATA_POINTS, TIME, DOUBLE, INTEGER = b"\x0a", b"\x19", b"\x21", b"\x31"
+"""How protobuf begins a gauge's `data_points`, and a point's `time_unix_nano`, `as_double` and `as_int`."""
+WITH_DOUBLE, WITH_INTEGER = struct.Struct("<cQcd"), struct.Struct("<cQcq")
+"""A point's time and its value."""
 
 
 def metrics_request(data: MetricsData) -> ExportMetricsServiceRequest:
@@ -29,7 +36,7 @@ def metrics_request(data: MetricsData) -> ExportMetricsServiceRequest:
             for metric in scope.metrics:
                 if isinstance(metric.data, Gauge):
                     written = of_scope.metrics.add(name=metric.name, description=metric.description, unit=metric.unit)
-                    _add(metric.data, written.gauge)
+                    written.gauge.MergeFromString(b"".join(map(_points, Courses.of(metric.data.data_points).series())))
     return request
 
 
@@ -37,20 +44,32 @@ def _without_gauges(scope: ScopeMetrics) -> ScopeMetrics:
     return replace(scope, metrics=[metric for metric in scope.metrics if not isinstance(metric.data, Gauge)])
 
 
-def _add(gauge: Gauge, to: metrics_pb2.Gauge) -> None:
-    add = to.data_points.add
-    for point in gauge.data_points:
-        attributes, time_ns, value = point.attributes, point.time_unix_nano, point.value
-        labels = _labels(tuple(attributes.items())) if attributes else ()
-        if isinstance(value, int):
-            add(attributes=labels, time_unix_nano=time_ns, as_int=value)
-        else:
-            add(attributes=labels, time_unix_nano=time_ns, as_double=value)
+def _points(course: Course) -> bytes:
+    """The points of one series in protobuf's form. They differ in time and value, which have a fixed width."""
+    attributes = metrics_pb2.NumberDataPoint(attributes=_labels(course.attributes)).SerializeToString()
+    head = DATA_POINTS + _varint(len(attributes) + WITH_DOUBLE.size)
+    return b"".join(
+        [
+            head
+            + (
+                WITH_INTEGER.pack(TIME, time_ns, INTEGER, value)
+                if isinstance(value, int)
+                else WITH_DOUBLE.pack(TIME, time_ns, DOUBLE, value)
+            )
+            + attributes
+            for time_ns, value in zip(course.times_ns, course.values, strict=True)
+        ]
+    )
 
 
-@lru_cache(4096, typed=True)
-def _labels(attributes: tuple[tuple[str, Any], ...]) -> tuple[KeyValue, ...]:
-    return tuple(KeyValue(key=key, value=AnyValue(**{_field(value): value})) for key, value in attributes)
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+def _labels(attributes: Mapping[str, Any]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=AnyValue(**{_field(value): value})) for key, value in attributes.items()]
 
 
 def _field(value: Any) -> str:
