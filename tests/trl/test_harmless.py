@@ -15,6 +15,7 @@ from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks.common import guard, telemetry
 from akka_otel_callbacks.common.recording import recorder
+from akka_otel_callbacks.common.tracing import trace
 from akka_otel_callbacks.trl import callback, loop, rl, session, sft, training
 from tests.trl import trainings
 from tests.trl.runs import Run, exported_run, plain_run
@@ -114,7 +115,7 @@ def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatc
         (telemetry.Telemetry, "start"),
         (telemetry.Telemetry, "capture"),
         (telemetry.Telemetry, "span"),
-        (telemetry.Telemetry, "_end_job"),
+        (trace.Trace, "end"),
         (recorder.Recorder, "record"),
         (training.Training, "_watch"),
         (training.Training, "_remember"),

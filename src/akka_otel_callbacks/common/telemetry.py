@@ -18,13 +18,11 @@ from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.selection import Selection, Target, select
 from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.common.log import logger, show_to_people
-from akka_otel_callbacks.common.recording.labels import clean
 from akka_otel_callbacks.common.recording.observed import Observed, ReadPoints
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.translator import Capture, Translator
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop
-from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
 from akka_otel_callbacks.common.vocabulary.step import Step
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from akka_otel_callbacks.common.export.push import Push
+    from akka_otel_callbacks.common.tracing.trace import Trace
 
 __all__ = ["Capture", "Telemetry"]
 
@@ -62,7 +61,7 @@ class Telemetry:
         self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
-        self._job: OpenSpan
+        self._trace: Trace
         self._hooks = Closer("hooks", self._run_hooks)
         self.closed = False
         """Whether nothing more is taken: it has ended, or is about to."""
@@ -159,21 +158,12 @@ class Telemetry:
         parent: OpenSpan | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> OpenSpan:
-        """Begins a span under another, by default the job's. Whoever begins it ends it."""
-        from opentelemetry.trace import set_span_in_context
-
-        context = self._job_context if parent is None else set_span_in_context(parent)
-        return self._tracer.start_span(
-            name, context=context, start_time=start_ns, attributes=dict(clean(attributes or {}))
-        )
+        """As of `Trace.begin`."""
+        return self._trace.begin(name, start_ns, parent, attributes)
 
     def trace_context(self) -> dict[str, str]:
-        """The job's span as `TRACEPARENT` and `TRACESTATE`; empty where nothing is traced."""
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier, self._job_context)
-        return {name.upper(): value for name, value in carrier.items()}
+        """As of `Trace.variables`."""
+        return self._trace.variables()
 
     @guarded
     def close(self, error: BaseException | None = None, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -188,7 +178,7 @@ class Telemetry:
         self.closed = True
         current.ended(self)
         atexit.unregister(self.close)
-        self._end_job(error)
+        self._trace.end(error)
         deadline = time.monotonic() + timeout_s
         exported_by = deadline - HOOKS_SHARE * timeout_s
         for closer in self._closers:
@@ -281,27 +271,19 @@ class Telemetry:
         environ: Mapping[str, str],
         within: Mapping[str, str] | None,
     ) -> None:
-        from opentelemetry.trace import INVALID_SPAN, NoOpTracerProvider, set_span_in_context
+        from opentelemetry.trace import NoOpTracerProvider
 
-        from akka_otel_callbacks.common.export import tracing
+        from akka_otel_callbacks.common.tracing.parent import parent_context
+        from akka_otel_callbacks.common.tracing.provider import private_provider
+        from akka_otel_callbacks.common.tracing.trace import Trace
 
         if tracer_provider is not None:
             self._closers.append(Closer("traces", _flush_of(tracer_provider)))
-        elif tracer_provider := tracing.private_provider(self._resource, exporters.open_traces(selection), environ):
+        elif tracer_provider := private_provider(self._resource, exporters.open_traces(selection), environ):
             self._closers.append(Closer("traces", tracer_provider.shutdown))
-        self._tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
-        if within is not None:
-            self._job, self._job_context = INVALID_SPAN, tracing.parent_context(within)
-            return
-        self._job = self._tracer.start_span(names.SPAN_JOB.name, context=tracing.parent_context(environ))
-        self._job_context = set_span_in_context(self._job)
-
-    def _end_job(self, error: BaseException | None) -> None:
-        from opentelemetry.trace import Status, StatusCode
-
-        if error is not None:  # the type only: a message may quote the data
-            self._job.set_status(Status(StatusCode.ERROR, type(error).__name__))
-        self._job.end()
+        tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
+        parent = parent_context(environ if within is None else within)
+        self._trace = Trace(tracer, parent, has_job=within is None)
 
     def _say_what_is_missing(self, timeout_s: float) -> None:
         told = [push.missing(timeout_s, ended=not loop.is_alive()) for push, loop in self._pushes]

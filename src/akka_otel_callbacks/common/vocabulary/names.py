@@ -689,6 +689,16 @@ ATTR_SFT_STEP_PHASE: Final = Attribute(
         "save_checkpoint",
     ),
 )
+ATTR_SPAN_UNFINISHED: Final = Attribute(
+    "akka.optimize.training.span.unfinished",
+    bool,
+    "Whether the job ended while the span was open.",
+)
+ATTR_SPAN_STEP: Final = Attribute(
+    "akka.optimize.training.span.step",
+    int,
+    "The engine's own number of the step that the span is of.",
+)
 ATTR_ERROR_TYPE: Final = Attribute(
     "error.type",
     str,
@@ -1705,31 +1715,52 @@ SPAN_CHECKPOINT_OPERATION: Final = Span(
         ATTR_CHECKPOINT_SOURCE_RUN_ID,
         ATTR_CHECKPOINT_SOURCE_ATTEMPT,
         ATTR_CHECKPOINT_SOURCE_ENGINE_STEP,
+        ATTR_SPAN_UNFINISHED,
     ),
     one_per=ATTR_CHECKPOINT_OPERATION,
 )
 SPAN_EVAL: Final = Span(
     "akka.optimize.training.eval",
     "One pass over the held-out split.",
+    attributes=(
+        ATTR_SPAN_UNFINISHED,
+        ATTR_ERROR_TYPE,
+    ),
 )
 SPAN_RL_STEP: Final = Span(
     "akka.optimize.training.rl.step",
-    "One reinforcement step (opt-in).",
+    "One reinforcement step, with `AKKA_OTEL_SPANS=step` or `phase`.",
+    attributes=(
+        ATTR_SPAN_STEP,
+        ATTR_ERROR_TYPE,
+    ),
 )
 SPAN_RL_STEP_PHASE: Final = Span(
     "akka.optimize.training.rl.step",
-    "One phase of a reinforcement step (opt-in).",
-    attributes=(ATTR_RL_STEP_PHASE,),
+    "One phase of a reinforcement step, with `AKKA_OTEL_SPANS=phase`.",
+    attributes=(
+        ATTR_RL_STEP_PHASE,
+        ATTR_SPAN_STEP,
+        ATTR_ERROR_TYPE,
+    ),
     one_per=ATTR_RL_STEP_PHASE,
 )
 SPAN_SFT_STEP: Final = Span(
     "akka.optimize.training.sft.step",
-    "One supervised update (opt-in).",
+    "One supervised update, with `AKKA_OTEL_SPANS=step` or `phase`.",
+    attributes=(
+        ATTR_SPAN_STEP,
+        ATTR_ERROR_TYPE,
+    ),
 )
 SPAN_SFT_STEP_PHASE: Final = Span(
     "akka.optimize.training.sft.step",
-    "One phase of the supervised loop (opt-in).",
-    attributes=(ATTR_SFT_STEP_PHASE,),
+    "One phase of the supervised loop, with `AKKA_OTEL_SPANS=phase`.",
+    attributes=(
+        ATTR_SFT_STEP_PHASE,
+        ATTR_SPAN_STEP,
+        ATTR_ERROR_TYPE,
+    ),
     one_per=ATTR_SFT_STEP_PHASE,
 )
 

@@ -18,8 +18,10 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from akka_otel_callbacks.common.export.exporters import SPAN_LIMITS
-from akka_otel_callbacks.common.export.tracing import UnseededIds, parent_context, private_provider
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.tracing.ids import UnseededIds
+from akka_otel_callbacks.common.tracing.parent import parent_context
+from akka_otel_callbacks.common.tracing.provider import private_provider
 from akka_otel_callbacks.common.vocabulary import names
 from tests.common.scripts import run
 

@@ -1,0 +1,43 @@
+"""Where a process stands in a trace, as `TRACEPARENT` and `TRACESTATE` of its environment say it and hand it on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from akka_otel_callbacks.common.log import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+MOST_MEMBERS = 32
+MEMBER = re.compile(
+    r"([a-z][_0-9a-z\-*/]{0,255}|[a-z0-9][_0-9a-z\-*/]{0,240}@[a-z][_0-9a-z\-*/]{0,13})"
+    r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+)
+"""Of `TRACESTATE`, as W3C has them."""
+
+
+def parent_context(environ: Mapping[str, str]) -> Context:
+    """The context that `TRACEPARENT` and `TRACESTATE` name; an empty one where they are missing or malformed. The SDK
+    prints the state's members that it cannot use, which vendors put what they like in."""
+    carrier = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if environ.get(name.upper())}
+    if not _is_state(carrier.get("tracestate", "")):
+        del carrier["tracestate"]
+        logger.warning("TRACESTATE is not as W3C has it and is left out; its value is not shown")
+    return TraceContextTextMapPropagator().extract(carrier)
+
+
+def _is_state(text: str) -> bool:
+    members = [member for item in text.split(",") if (member := item.strip(" \t"))]
+    return len(members) <= MOST_MEMBERS and all(MEMBER.fullmatch(member) for member in members)
+
+
+def variables(context: Context) -> dict[str, str]:
+    """A context as these variables; empty where nothing is traced."""
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, context)
+    return {name.upper(): value for name, value in carrier.items()}

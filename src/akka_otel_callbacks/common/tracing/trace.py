@@ -1,0 +1,90 @@
+"""The job's span, and every span under it until the job ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.recording.labels import clean
+from akka_otel_callbacks.common.tracing.parent import variables
+from akka_otel_callbacks.common.vocabulary import names
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanContext, Tracer
+
+
+class Trace:
+    """The spans of one process of a job.
+
+    Args:
+        tracer: makes them.
+        parent: where the process stands: what started it, or the job's span in another process.
+        has_job: whether the job's span is this process's. Otherwise its spans stand under `parent`.
+    """
+
+    def __init__(self, tracer: Tracer, parent: Context, *, has_job: bool) -> None:
+        from opentelemetry.trace import get_current_span, set_span_in_context
+
+        self._tracer = tracer
+        self._open: list[Span] = []
+        self._changing = threading.Lock()
+        self._job = tracer.start_span(names.SPAN_JOB.name, context=parent, start_time=now_ns()) if has_job else None
+        self._context = parent if self._job is None else set_span_in_context(self._job)
+        self.place: SpanContext = get_current_span(self._context).get_span_context()
+        """The job's span, as far as this process knows one. It is not valid where nothing is traced."""
+
+    def variables(self) -> dict[str, str]:
+        """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's; empty where nothing
+        is traced."""
+        return variables(self._context)
+
+    def begin(
+        self, name: str, start_ns: int, parent: Span | None = None, attributes: Mapping[str, Any] | None = None
+    ) -> Span:
+        """Begins a span under another, by default the job's. Whoever begins it ends it. If nobody has by the end of the
+        job, it ends there and says so."""
+        from opentelemetry.trace import set_span_in_context
+
+        context = self._context if parent is None else set_span_in_context(parent)
+        span = self._tracer.start_span(
+            name, context=context, start_time=start_ns, attributes=dict(clean(attributes or {}))
+        )
+        if span.is_recording():
+            with self._changing:
+                self._open = [*filter(_is_open, self._open), span]
+        return span
+
+    @guarded
+    def end(self, error: BaseException | None) -> None:
+        """Ends the job's span, and before it whatever is open.
+
+        Args:
+            error: what ended the training, if it did not end well.
+        """
+        end_ns = now_ns()
+        with self._changing:
+            left = [*filter(_is_open, self._open)]
+            self._open = []
+        for span in reversed(left):
+            span.set_attribute(names.ATTR_SPAN_UNFINISHED.name, True)
+            span.end(end_ns)
+        if self._job is not None:
+            if error is not None:
+                mark_failed(self._job, type(error))
+            self._job.end(end_ns)
+
+
+def mark_failed(span: Span, error: type[BaseException]) -> None:
+    """The class alone: a message may quote the data."""
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute(names.ATTR_ERROR_TYPE.name, error.__name__)
+    span.set_status(Status(StatusCode.ERROR, error.__name__))
+
+
+def _is_open(span: Span) -> bool:
+    return span.is_recording()
