@@ -7,6 +7,7 @@ import math
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def test_a_series_that_ended_is_not_current(path: Path) -> None:
     assert {s.name: only.is_current(s) for s in only.sorted_series()} == {"ends": False, "stays": True}
 
 
-def _observation(value: float):
+def _observation(value: float) -> Any:
     from opentelemetry.metrics import Observation
 
     return Observation(value)

@@ -102,6 +102,6 @@ def test_a_child_is_silent_through_a_given_provider_too(sink: OtlpSink, tmp_path
     assert len(instances) == 2, (
         "the SDK gives the child an instance of its own, which is how this test tells them apart"
     )
-    parent, child = sorted(instances.values(), key=len, reverse=True)
-    assert {names.RL_STEP_COUNT.name, names.RL_STEP_REWARD.name} <= parent
-    assert child <= {names.RL_STEP_DURATION.name}
+    of_parent, of_child = sorted(instances.values(), key=len, reverse=True)
+    assert {names.RL_STEP_COUNT.name, names.RL_STEP_REWARD.name} <= of_parent
+    assert of_child <= {names.RL_STEP_DURATION.name}

@@ -23,6 +23,8 @@ class Field(ctypes.Structure):
 class Gpu(ctypes.Structure):
     """A GPU or a MIG slice. Its attributes are what NVML answers, in NVML's units."""
 
+    field_count: int
+
     _fields_ = [
         ("uuid", ctypes.c_char * 96),
         ("name", ctypes.c_char * 96),

@@ -13,7 +13,7 @@ import pytest
 from akka_otel_callbacks.common.vocabulary import metric as typed
 from akka_otel_callbacks.common.vocabulary import names
 from tools import generate
-from tools.model import Enumeration, constant
+from tools.model import Attribute, Enumeration, Metric, constant
 from tools.reference import anchor
 from tools.registry import load
 
@@ -76,7 +76,7 @@ def test_a_broken_registry_is_explained_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("group", REGISTRY.metrics, ids=lambda group: group.name)
-def test_a_typed_metric_is_what_the_registry_says(group: object) -> None:
+def test_a_typed_metric_is_what_the_registry_says(group: Metric) -> None:
     made: typed.Metric = getattr(names, constant(group.name))
     assert (made.name, made.kind.value, made.unit) == (group.name, group.kind, group.unit)
     assert made.description == group.brief
@@ -88,7 +88,7 @@ def test_a_typed_metric_is_what_the_registry_says(group: object) -> None:
 
 
 @pytest.mark.parametrize("definition", REGISTRY.attributes.values(), ids=lambda definition: definition.id)
-def test_a_typed_attribute_is_what_the_registry_says(definition: object) -> None:
+def test_a_typed_attribute_is_what_the_registry_says(definition: Attribute) -> None:
     made: typed.Attribute = getattr(names, f"ATTR_{constant(definition.id)}")
     closed = isinstance(definition.type, Enumeration)
     types = {"string": str, "int": int, "double": float, "boolean": bool}

@@ -131,7 +131,7 @@ def test_the_resource_is_typed() -> None:
 def test_names_stand_in_the_generated_module_only() -> None:
     """A name that is typed in elsewhere would miss the next change of the registry; docstrings may mention one."""
     found = [
-        f"{path.relative_to(SOURCE)}:{text.lineno}: {text.value}"
+        f"{path.relative_to(SOURCE)}:{text.lineno}: {text.value!r}"
         for path in SOURCE.rglob("*.py")
         if path != ROOT / NAMES
         for text in _texts(ast.parse(path.read_text(encoding="utf-8")))

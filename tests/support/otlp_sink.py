@@ -185,7 +185,7 @@ def _url(port: int) -> str:
 
 @contextmanager
 def _http_server(sink: OtlpSink) -> Iterator[str]:
-    messages = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/traces": ExportTraceServiceRequest}
+    messages: dict[str, Any] = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/traces": ExportTraceServiceRequest}
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
@@ -22,7 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.support.otlp_sink import OtlpSink, answering, otlp_sink, refusing, silent, wait_until
 
 
-def _exporters(sink: OtlpSink, transport: str):
+def _exporters(sink: OtlpSink, transport: str) -> tuple[Any, Any]:
     if transport == "grpc":
         return GrpcMetricExporter(sink.grpc, insecure=True), GrpcSpanExporter(sink.grpc, insecure=True)
     return (
@@ -31,7 +32,7 @@ def _exporters(sink: OtlpSink, transport: str):
     )
 
 
-def _metrics_data():
+def _metrics_data() -> Any:
     reader = InMemoryMetricReader()
     view = View(instrument_name="exponential", aggregation=ExponentialBucketHistogramAggregation())
     provider = MeterProvider([reader], Resource({"service.name": "svc"}), views=[view], shutdown_on_exit=False)
@@ -79,11 +80,11 @@ def test_spans_arrive_with_their_parents(transport: str) -> None:
             child.add_event("happened", {"why": "test"})
         provider.shutdown()
 
-    child, root = sink.spans()
-    assert (child.name, root.name, root.parent_span_id) == ("child", "root", "")
-    assert (child.parent_span_id, child.trace_id) == (root.span_id, root.trace_id)
-    assert (child.attributes, child.events) == ({"n": 1}, (("happened", {"why": "test"}),))
-    assert root.end_ns >= child.end_ns > child.start_ns
+    inner, outer = sink.spans()
+    assert (inner.name, outer.name, outer.parent_span_id) == ("child", "root", "")
+    assert (inner.parent_span_id, inner.trace_id) == (outer.span_id, outer.trace_id)
+    assert (inner.attributes, inner.events) == ({"n": 1}, (("happened", {"why": "test"}),))
+    assert outer.end_ns >= inner.end_ns > inner.start_ns
 
 
 def test_headers_and_compression_are_seen() -> None:

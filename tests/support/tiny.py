@@ -15,7 +15,7 @@ TOOL_TOKENS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_resp
 
 def save_with_tools(directory: Path, **model_options: Any) -> str:
     """As `save`, with the Qwen3 chat template that TRL 1.x can parse tool calls of; its markers are tokens."""
-    template = files("trl").joinpath("chat_templates", "qwen3.jinja").read_text()
+    template = (files("trl") / "chat_templates" / "qwen3.jinja").read_text()
     chosen = tokenizer(template)
     chosen.add_tokens(TOOL_TOKENS)
     chosen.save_pretrained(directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,7 +122,7 @@ class ScriptedDevice:
 
 
 @pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ScriptedDevice], None]]:
+def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[[ScriptedDevice], None]:
     def use(device: ScriptedDevice) -> None:
         account = MemoryAccount([device], parts=True)
         begin, end = account.begin_generation, account.end_generation

@@ -151,7 +151,7 @@ def test_a_step_that_reuses_rollouts_has_no_reward() -> None:
 def test_of_an_old_and_a_new_key_the_new_one_counts() -> None:
     (row,) = training_rows("public_grpo_one_row_old_and_new_keys")
     assert (row["completion_length"], row["completions/mean_length"]) == (256.0, 249.7)
-    for ordered in (row, dict(reversed(row.items()))):
+    for ordered in (row, dict(reversed([*row.items()]))):
         assert rl_step(ordered).completion_length == 249.7
 
 

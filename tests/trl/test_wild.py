@@ -469,7 +469,7 @@ def test_a_callback_that_leaves_in_the_middle(
             raise ValueError
 
     callback = ours(memory)
-    trainer = sft(
+    trainer: Any = sft(
         tiny_model, [callback, At(step_2=lambda: trainer.remove_callback(callback), step_4=stop)], max_steps=4
     )
     if fails:

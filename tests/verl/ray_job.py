@@ -43,7 +43,7 @@ class TaskRunner:
     def run(self, config: Any) -> list[dict[str, Any]]:
         hook()
         ranked = [{"runtime_env": {"env_vars": {"RANK": str(rank)}}} for rank in range(2)]
-        workers = [Worker.options(**options).remote() for options in ranked]
+        workers = [Worker.options(**options).remote() for options in ranked]  # type: ignore[attr-defined]
         return ray.get([worker.made_with.remote() for worker in workers])
 
 

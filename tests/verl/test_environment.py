@@ -40,7 +40,7 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def ray() -> Any:
     """A stand-in for Ray that keeps what it is started with."""
-    module = ModuleType("ray")
+    module: Any = ModuleType("ray")
     module.started = []
     module.init = lambda *args, **kwargs: module.started.append((args, kwargs)) or SimpleNamespace(address="a")
     environment.install(module)
@@ -219,7 +219,7 @@ class Actor:
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes an actor by its class's name, and gives the variables that Ray gets for it."""
-    ray = ModuleType("ray")
+    ray: Any = ModuleType("ray")
     ray.is_initialized = lambda: True
     ray.runtime_env = ModuleType("ray.runtime_env")
     ray.runtime_env.RuntimeEnv = dict
@@ -233,7 +233,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
         def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> None:
             made.append(options)
 
-    actors = ModuleType("ray.actor")
+    actors: Any = ModuleType("ray.actor")
     actors.ActorClass = ActorClass
     environment.install_actors(actors)
 

@@ -274,7 +274,7 @@ def test_what_is_selected_is_opened(
         assert kinds(outputs) == metrics
         assert [type(exporter) for exporter in span_exporters] == traces
         assert {output.interval_s for output in outputs} <= {60.0}
-        pauses_s = {PrometheusMetricReader: None, MetricFile: 2.0}
+        pauses_s: dict[type, float | None] = {PrometheusMetricReader: None, MetricFile: 2.0}
         assert [output.pause_s for output in outputs] == [pauses_s.get(kind, 10.0) for kind in metrics]
     assert log.records == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -174,12 +175,14 @@ def test_what_arrives_adds_up_whatever_fails(reports: list[tuple[list[float], bo
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(starts)), "without gap or overlap"
 
 
+PREFERENCE = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+
+
 @pytest.fixture(params=["delta", "lowmemory", "cumulative"])
 def sink(request: pytest.FixtureRequest, environment: pytest.MonkeyPatch) -> Iterator[OtlpSink]:
-    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", request.param)
+    environment.setenv(PREFERENCE, request.param)
     with otlp_sink() as opened:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", opened.http)
-        opened.preference = request.param
         yield opened
 
 
@@ -191,7 +194,7 @@ def test_after_an_outage_the_next_export_has_what_it_swallowed(sink: OtlpSink, s
         telemetry.capture(Report(step), step=True)
         assert telemetry.flush(10)
     telemetry.close()
-    deltas = {"delta": {"sum", "histogram"}, "lowmemory": {"histogram"}, "cumulative": set()}[sink.preference]
+    deltas = {"delta": {"sum", "histogram"}, "lowmemory": {"histogram"}, "cumulative": set()}[os.environ[PREFERENCE]]
     for metric, kind, expected in (
         (names.RL_STEP_COUNT, "sum", 4),
         (names.RL_STEP_DURATION, "histogram", 4),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the count walks a torch model")
+torch: Any = pytest.importorskip("torch", reason="the count walks a torch model")
 transformers = pytest.importorskip("transformers", reason="the models are those of transformers")
 peft = pytest.importorskip("peft", reason="LoRA is that of peft")
 
@@ -187,7 +187,7 @@ def test_other_adapters_of_known_cost_count(adapter: Callable[[], Any]) -> None:
 
 def test_an_adapter_of_another_make_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     class Adapted(torch.nn.Module):
-        def __init__(self, base_layer: torch.nn.Module) -> None:
+        def __init__(self, base_layer: Any) -> None:
             super().__init__()
             self.base_layer, self.lora_A = base_layer, 3
 
@@ -345,7 +345,7 @@ def test_a_model_on_no_device_counts_too() -> None:
 class FullyShardedDataParallel(torch.nn.Module):
     """As FSDP1: the wrapped module's weights are views of a flat shard."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: Any) -> None:
         super().__init__()
         self._fsdp_wrapped_module = module
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -421,7 +422,7 @@ class Quantized(torch.Tensor):
         return ["packed", "scales"], None
 
     @classmethod
-    def __torch_dispatch__(cls, function, types, arguments=(), kwargs=None):
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), kwargs: Any = None) -> Any:
         if function is torch.ops.aten.detach.default:
             return arguments[0]
         raise NotImplementedError(function)

@@ -183,7 +183,7 @@ def test_a_backend_that_cannot_be_made_leaves_the_training_without_it(
 
 def test_finishing_twice_is_finishing_once(sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
-    monkeypatch.setattr(backend.worker, "flush_workers", lambda: flushed.append(1))
+    monkeypatch.setattr(backend.process, "flush_workers", lambda: flushed.append(1))
     made = make()
     made.finish()
     made.finish()
@@ -195,7 +195,7 @@ def test_the_workers_are_flushed_before_the_telemetry_closes(sink: OtlpSink, mon
     order: list[str] = []
     made = make()
     telemetry = made.logger["akka_otel"]._telemetry
-    monkeypatch.setattr(backend.worker, "flush_workers", lambda: order.append("workers"))
+    monkeypatch.setattr(backend.process, "flush_workers", lambda: order.append("workers"))
     close = telemetry.close
     monkeypatch.setattr(telemetry, "close", lambda error=None: order.append("close") or close(error))
     made.finish()

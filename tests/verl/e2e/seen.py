@@ -65,7 +65,7 @@ def _write(what: str, values: Any, mask: Any) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def _means_of_the_batch(trainer: ModuleType) -> None:
+def _means_of_the_batch(trainer: Any) -> None:
     """The trainer's own copies of the names; the workers' losses have others."""
     aggregate = trainer.agg_loss
 
@@ -86,7 +86,7 @@ def _means_of_the_batch(trainer: ModuleType) -> None:
     trainer.apply_kl_penalty = apply_kl_penalty
 
 
-def _divergence_of_the_update(losses: ModuleType) -> None:
+def _divergence_of_the_update(losses: Any) -> None:
     loss: Callable[..., Any] = losses.ppo_loss
 
     @functools.wraps(loss)

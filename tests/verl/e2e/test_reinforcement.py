@@ -280,8 +280,8 @@ def test_every_worker_says_where_it_runs(run: Run) -> None:
     pod = CLUSTER_POD if run.case.cluster else DRIVER_POD
     for points in placements.values():
         assert {point.value for point in points} == {1}
-        (attributes,) = {tuple(point.attributes.items()) for point in points}
-        attributes = dict(attributes)
+        (items,) = {tuple(point.attributes.items()) for point in points}
+        attributes = dict(items)
         assert attributes[names.ATTR_K8S_POD_NAME.name] == pod
         assert names.ATTR_HW_ID.name not in attributes  # there is no GPU to read
         assert len({point.resource[names.ATTR_PROCESS_PID.name] for point in points}) == 1

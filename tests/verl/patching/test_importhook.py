@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -107,8 +108,9 @@ def test_a_reloaded_module_is_wrapped_again(package: Path) -> None:
 
 def test_a_hooked_modules_loader_can_be_copied(package: Path) -> None:
     after_import({"victim.source": double})
-    spec = importlib.import_module("victim.source").__spec__
-    assert copy.deepcopy(spec).loader.get_source("victim.source") == spec.loader.get_source("victim.source")
+    spec: Any = importlib.import_module("victim.source").__spec__
+    original, copied = (each.loader.get_source for each in (spec, copy.deepcopy(spec)))
+    assert copied("victim.source") == original("victim.source")
 
 
 def test_a_module_keeps_its_own_error_and_the_hook_does_not_run(package: Path) -> None:

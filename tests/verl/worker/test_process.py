@@ -33,7 +33,7 @@ def named(name: str, **attributes: Any) -> Any:
 @pytest.fixture
 def verl_worker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """verl's module with a class of its own, hooked, in a process that has no worker yet."""
-    module = ModuleType("verl.single_controller.base.worker")
+    module: Any = ModuleType("verl.single_controller.base.worker")
     module.Worker = type("Worker", (Worker,), {})
     monkeypatch.setattr(process, "_process", None)
     process.install(module)
