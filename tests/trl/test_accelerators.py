@@ -197,16 +197,11 @@ def test_the_parts_of_a_supervised_step(tiny_model: str, on_device: Any) -> None
 
 
 def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    store: dict[str, str] = {}
-
-    def agree(rank: int, value: Callable[[], str], key: str) -> str | None:
-        if rank == 0:
-            store[key] = value()
-        return store.get(key)
-
-    monkeypatch.setattr(accelerators, "agree", agree)
+    store: dict[str, Attempt] = {}
+    monkeypatch.setattr(accelerators, "share", lambda attempt, key: store.update({key: attempt}))
+    monkeypatch.setattr(accelerators, "shared", store.get)
     for training, number in enumerate((3, 4)):
-        accelerators.tell_ranks(Attempt("run", number), training)
+        accelerators.tell_companions(Attempt("run", number), training)
     wait_for(lambda: len(store) == 2)
     nvml, identities = FakeNvml(FIRST), []
 
@@ -218,11 +213,12 @@ def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monk
     with otlp_sink() as sink:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
         for training, attempt in enumerate((3, 4)):
-            rank = accelerators.Rank(identity, GpuHealth(nvml.claim, backend=nvml, interval_s=0.02), 1, training)
-            wait_for(lambda at=rank: at._telemetry)
-            rank.close()
+            gpus = GpuHealth(nvml.claim, backend=nvml, interval_s=0.02)
+            companion = accelerators.companion(identity, gpus, 1, training)
+            wait_for(lambda at=companion: at.telemetry)
+            companion.close()
             assert identities.pop() == Attempt("run", attempt)
         placed = sink.series(names.JOB_PLACEMENT)
     assert {point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for point in placed} <= {"run.3.1", "run.4.1"}
-    silent = accelerators.Rank(lambda attempt: pytest.fail("nobody told it"), GpuHealth([]), 1, 7)
+    silent = accelerators.companion(lambda attempt: pytest.fail("nobody told it"), GpuHealth([]), 1, 7)
     silent.close()

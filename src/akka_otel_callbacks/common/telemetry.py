@@ -25,6 +25,7 @@ from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
+from akka_otel_callbacks.common.vocabulary.source import Source
 from akka_otel_callbacks.common.vocabulary.step import Step
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ class Telemetry:
         must only read a snapshot."""
         if self.recording:
             self._end_sources.append(self._observe(metric, points))
+
+    def publish(self, source: Source) -> None:
+        """Publishes every metric of a source."""
+        for metric in source.metrics:
+            self.observe(metric, partial(source.points, metric))
 
     def measure(self, metric: Metric, value: float, attributes: Attributes) -> None:
         """Adds one value to a histogram that belongs to no step. Any thread may call it.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.gpu.device_ids import torch_claim
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.placement import Placement
@@ -13,10 +14,10 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.run.identity import RunIdentity
-from akka_otel_callbacks.common.run.torchrun import KEY, agree
+from akka_otel_callbacks.common.run.torchrun import KEY, share, shared
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES
+from akka_otel_callbacks.common.vocabulary.source import Constant
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -46,8 +47,7 @@ def memory_account(trainer: Trainer | None, args: TrainingArguments) -> MemoryAc
 def publish_count(telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
     """`job.devices`; absent where the job trains on a CPU."""
     if args.device.type != "cpu":
-        count = device_count(trainer, args)
-        telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
+        telemetry.publish(Constant(names.JOB_DEVICES, device_count(trainer, args)))
 
 
 def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> None:
@@ -56,18 +56,13 @@ def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> Non
     Args:
         rank: the process's; None in a job of one process.
     """
-    placement = Placement(gpus.devices, rank=rank, where=telemetry.identity.attributes)
-    telemetry.observe(placement.metric, placement.points)
-    for metric in gpus.metrics:
-        telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
+    telemetry.publish(Placement(gpus.devices, where=telemetry.identity.attributes, rank=rank))
+    telemetry.publish(gpus)
     gpus.start()
 
 
-class Rank:
-    """A process of the job beside the first: it publishes the GPUs that it holds and nothing of the steps.
-
-    Which attempt of which run it is comes from the first rank, which is asked on a thread of its own, so that the
-    training waits for nothing.
+def companion(identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank: int, training: int) -> Companion:
+    """What a process of the job beside the first publishes. The first one tells which attempt of which run it is.
 
     Args:
         identity: gives the process's identity from the attempt.
@@ -76,42 +71,17 @@ class Rank:
         training: which training of the processes it is, counted alike in all of them.
     """
 
-    def __init__(self, identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank: int, training: int) -> None:
-        self._identity, self._gpus, self._rank, self._training = identity, gpus, rank, training
-        self._telemetry: Telemetry | None = None
-        self._closed = False
-        self._opening = threading.Lock()
-        threading.Thread(target=self._open, name="akka-otel-rank", daemon=True).start()
+    def told() -> RunIdentity | None:
+        attempt = shared(_key(training))
+        return identity(attempt) if attempt is not None else None
 
-    def close(self) -> None:
-        with self._opening:
-            self._closed = True
-        if self._telemetry is not None:
-            self._telemetry.close()
-
-    @guarded
-    def _open(self) -> None:
-        from opentelemetry.trace import NoOpTracerProvider
-
-        told = agree(self._rank, lambda: "", _key(self._training))
-        attempt = Attempt.from_json(told) if told is not None else None
-        with self._opening:
-            if attempt is None or self._closed:
-                return
-            self._telemetry = Telemetry.start(
-                self._identity(attempt),
-                None,
-                tracer_provider=NoOpTracerProvider(),  # the job's span is the first rank's
-                writer=f"rank-{self._rank}",
-            )
-            publish_gpus(self._telemetry, self._gpus, self._rank)
-            self._telemetry.when_closed(self._gpus.stop)
+    return Companion(told, lambda: gpus, rank=rank, writer=f"rank-{rank}")
 
 
-def tell_ranks(attempt: Attempt, training: int) -> None:
+def tell_companions(attempt: Attempt, training: int) -> None:
     """Gives the other ranks the attempt, on a thread of its own."""
-    arguments = 0, attempt.to_json, _key(training)
-    threading.Thread(target=guarded(agree), args=arguments, name="akka-otel-run-id", daemon=True).start()
+    arguments = attempt, _key(training)
+    threading.Thread(target=guarded(share), args=arguments, name="akka-otel-run-id", daemon=True).start()
 
 
 def _key(training: int) -> str:

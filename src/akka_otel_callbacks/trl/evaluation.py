@@ -11,6 +11,7 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
+from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, Known
@@ -37,21 +38,21 @@ def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, 
     telemetry = session.start(trainer, args, session.attempt(), None)
     try:
         if kind_of(trainer) != RL:
-            _observe(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), NO_ATTRIBUTES)
-            _observe(telemetry, names.SFT_STEP_TIMING, seconds, {names.ATTR_SFT_STEP_PHASE.name: EVAL})
+            _publish(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), NO_ATTRIBUTES)
+            _publish(telemetry, names.SFT_STEP_TIMING, seconds, {names.ATTR_SFT_STEP_PHASE.name: EVAL})
         _span(telemetry, seconds)
     finally:
         telemetry.close()
 
 
-def _observe(telemetry: Telemetry, metric: Metric, value: float | None, attributes: Attributes) -> None:
+def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attributes: Attributes) -> None:
     if value is None:
         return
     if math.isfinite(value):
-        telemetry.observe(metric, lambda: ((value, attributes),))
+        telemetry.publish(Constant(metric, value, attributes))
     else:
         counted = {names.ATTR_TELEMETRY_METRIC.name: metric.name}
-        telemetry.observe(names.TELEMETRY_NONFINITE, lambda: ((1, counted),))
+        telemetry.publish(Constant(names.TELEMETRY_NONFINITE, 1, counted))
 
 
 def _span(telemetry: Telemetry, seconds: float | None) -> None:

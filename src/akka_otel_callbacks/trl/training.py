@@ -13,11 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.attempt import Attempt, later
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.trl.accelerators import Rank, publish_count, publish_gpus, tell_ranks
+from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
 from akka_otel_callbacks.trl.attach import Listener, Running, running
 from akka_otel_callbacks.trl.evaluation import report
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
@@ -62,7 +63,7 @@ class Training:
         self.loop: Loop | None = None
         self._session, self._hears = session, hears
         self._kind = kind_of(trainer)
-        self._rank: Rank | None = None
+        self._companion: Companion | None = None
         self._listener = Listener(hears)
         self._step = 0
         self._begun = self._in_step = False
@@ -77,7 +78,7 @@ class Training:
         first, self._begun = not self._begun, True
         if not state.is_world_process_zero:
             if first:
-                self._open_rank(args)
+                self._open_companion(args)
             return
         if first:
             self._open(args)
@@ -112,12 +113,12 @@ class Training:
     def end(self, error: BaseException | None) -> None:
         self._end_loop()
         telemetry, self.telemetry = self.telemetry, None
-        rank, self._rank = self._rank, None
+        companion, self._companion = self._companion, None
         if telemetry is not None:
             pruned = error is not None and any(kind.__name__ in PRUNED for kind in type(error).__mro__)
             telemetry.close(None if pruned else error)
-        if rank is not None:
-            rank.close()
+        if companion is not None:
+            companion.close()
 
     # What is open
 
@@ -132,12 +133,12 @@ class Training:
         if self.telemetry.recording:
             self._publish_accelerators(self.telemetry, trainer, args)
         if args.world_size > 1:
-            tell_ranks(attempt, next(_trainings))
+            tell_companions(attempt, next(_trainings))
 
-    def _open_rank(self, args: TrainingArguments) -> None:
+    def _open_companion(self, args: TrainingArguments) -> None:
         session, trainer, training = self._session, self.trainer(), next(_trainings)
         if (gpus := session.gpus(trainer, args)) is not None:
-            self._rank = Rank(
+            self._companion = companion(
                 lambda attempt: session.identity(trainer, args, attempt), gpus, args.process_index, training
             )
 

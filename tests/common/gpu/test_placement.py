@@ -40,7 +40,7 @@ def test_one_series_for_each_device_with_its_position_as_rank() -> None:
 
 
 def test_a_process_of_a_group_has_its_own_rank_and_role() -> None:
-    placement = Placement(devices([A]), role=names.JobRole.ACTOR_ROLLOUT, rank=3, where={})
+    placement = Placement(devices([A]), role=lambda: names.JobRole.ACTOR_ROLLOUT, rank=3, where={})
     assert placement.points() == [(1, {RANK: 3, ROLE: "actor_rollout", "hw.id": A, "hw.name": "H100"})]
 
 
@@ -54,19 +54,26 @@ def test_a_job_without_a_device_has_no_placement() -> None:
 
 
 def test_a_worker_process_without_a_device_has_one() -> None:
-    placement = Placement(devices([]), role=names.JobRole.ACTOR, rank=0, where={}, always=True)
+    placement = Placement(devices([]), role=lambda: names.JobRole.ACTOR, rank=0, where={}, without_gpu=True)
     assert placement.points() == [(1, {RANK: 0, ROLE: "actor"})]
 
 
-@pytest.mark.parametrize("always", [True, False])
-def test_nothing_while_the_devices_are_looked_for(always: bool) -> None:
+@pytest.mark.parametrize("without_gpu", [True, False])
+def test_nothing_while_the_devices_are_looked_for(without_gpu: bool) -> None:
     looking = Devices(Nvml(FakeNvml(FakeGpu(A), FakeGpu(B))), [0], {})  # an index, two GPUs, and CUDA not in use
     looking.refresh()
-    assert Placement(looking, where={}, always=always).points() == []
+    assert Placement(looking, where={}, without_gpu=without_gpu).points() == []
 
 
-def test_an_always_worker_with_a_device_has_one_series() -> None:
-    assert len(Placement(devices([A]), rank=0, where={}, always=True).points()) == 1
+def test_no_series_before_the_role_is_known() -> None:
+    role: list[str | None] = [None, names.JobRole.ACTOR]
+    placement = Placement(devices([A]), role=lambda: role.pop(0), where={})
+    assert placement.points() == []
+    assert [attributes[ROLE] for _, attributes in placement.points()] == ["actor"]
+
+
+def test_a_worker_with_a_device_has_one_series() -> None:
+    assert len(Placement(devices([A]), rank=0, where={}, without_gpu=True).points()) == 1
 
 
 def test_every_attribute_is_the_registrys() -> None:

@@ -89,16 +89,16 @@ def test_a_worker_publishes_its_place_from_threads_of_its_own(verl_worker: Modul
     assert point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] == "run-7.2.group.3"
     assert sink.spans() == []
     assert {p.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for p in sink.metrics()} == {"run-7.2.group.3"}
-    process._process._telemetry.close()
+    process._process.close()
 
 
 def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process._telemetry)
+    wait_until(lambda: process._process.telemetry)
     assert process._flush(trainer, 5.0)
     assert len(sink.series(names.JOB_PLACEMENT)) == 1
-    process._process._telemetry.close()
+    process._process.close()
 
 
 def test_the_last_export_places_a_worker_that_is_gone(
@@ -106,11 +106,11 @@ def test_the_last_export_places_a_worker_that_is_gone(
 ) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process._telemetry)
+    wait_until(lambda: process._process.telemetry)
     gone = weakref.ref(trainer)
     del trainer
     assert gone() is None
-    process._process._telemetry.close()
+    process._process.close()
     (point,) = sink.series(names.JOB_PLACEMENT)
     assert point.attributes[names.ATTR_JOB_ROLE.name] == "trainer"
 
@@ -121,9 +121,9 @@ def test_without_a_collector_every_worker_has_a_file_of_its_own(
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
     monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process._telemetry)
+    wait_until(lambda: process._process.telemetry)
     assert process._flush(trainer, 5.0)
-    process._process._telemetry.close()
+    process._process.close()
     (file,) = tmp_path.iterdir()
     assert file.name == "metrics-group.3.jsonl"
     assert names.JOB_PLACEMENT.name in file.read_text()
@@ -138,7 +138,7 @@ def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
 def test_a_worker_survives_whatever_fails(
     verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "WorkerProcess", lambda *_: 1 / 0)
+    monkeypatch.setattr(process, "companion", lambda *_: 1 / 0)
     assert isinstance(verl_worker.Worker(), Worker)
 
 
@@ -149,7 +149,7 @@ def test_a_gpu_that_cannot_be_told_costs_its_name_only(
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
     assert names.ATTR_HW_ID.name not in point.attributes
-    process._process._telemetry.close()
+    process._process.close()
     del trainer
 
 
@@ -226,7 +226,7 @@ def test_the_switch_of_the_gpu_figures_reaches_a_worker(
         wait_until(lambda: sink.series(names.JOB_PLACEMENT))
         if not switched_off:
             wait_until(lambda: sink.series(names.HW_TEMPERATURE))
-        process._process._telemetry.close()
+        process._process.close()
         has_id = any(names.ATTR_HW_ID.name in point.attributes for point in sink.series(names.JOB_PLACEMENT))
         assert (names.HW_TEMPERATURE.name in sink.names(), has_id) == (not switched_off, not switched_off)
         del trainer
@@ -239,7 +239,7 @@ def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
     monkeypatch.setenv(environment.RUN_VARIABLE, environment.to_launch({}, {})[environment.RUN_VARIABLE])
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     time.sleep(0.4)
-    assert process._process._telemetry is None
+    assert process._process.telemetry is None
     assert sink.metrics() == []
     del trainer
 

@@ -1,4 +1,4 @@
-"""One run ID for the processes of torchrun, which have no driver: rank 0's, through the store of the process group.
+"""One attempt for all processes of torchrun, which have no driver: rank 0 tells it through the process group's store.
 
 A store is asked and answered without the other ranks' taking part, so this is no collective. It is used from a thread
 that is not the trainer's.
@@ -7,8 +7,10 @@ that is not the trainer's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.run.attempt import Attempt
 
 KEY = "akka_otel_run_id"
 POLL_S = 0.5
@@ -16,24 +18,32 @@ PATIENCE_S = 120.0
 """Rank 0 may be slow to start; later than this it is taken not to publish at all."""
 
 
-def agree(rank: int, run_id: Callable[[], str], key: str = KEY) -> str | None:
-    """The run ID of all ranks; None where rank 0 tells none.
+def share(attempt: Attempt, key: str = KEY) -> None:
+    """Tells the other ranks. It is for rank 0.
 
     Args:
-        rank: this process's.
-        run_id: gives the ID in rank 0, or whatever else is agreed on.
-        key: another one for each further agreement of the same processes.
+        attempt: of which run the job is, and which attempt.
+        key: another one for each further training of the same processes.
     """
     store = _store()
-    if rank == 0:
-        if store is not None:
-            store.set(key, run_id())
-        return run_id()
+    if store is not None:
+        store.set(key, attempt.to_json())
+
+
+def shared(key: str = KEY) -> Attempt | None:
+    """What rank 0 told, waited for; None where it tells nothing in time.
+
+    Args:
+        key: as of `share`.
+    """
+    from akka_otel_callbacks.common.run.attempt import Attempt
+
+    store = _store()
     # Never `get` before the key is there: it would wait inside the store's lock, which the trainer also needs.
     deadline = time.monotonic() + PATIENCE_S
     while store is not None and time.monotonic() < deadline:
         if store.check([key]):
-            return str(store.get(key).decode())
+            return Attempt.from_json(store.get(key))
         time.sleep(POLL_S)
     return None
 

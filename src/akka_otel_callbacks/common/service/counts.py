@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
 
 
 class Counts:
-    """Totals since the process started, by metric and attributes."""
+    """Totals since the process started, by metric and attributes.
 
-    def __init__(self) -> None:
+    Args:
+        metrics: the counters.
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = metrics
         self._totals: dict[Metric, dict[frozenset[tuple[str, object]], Point]] = {}
         self._lock = threading.Lock()
 

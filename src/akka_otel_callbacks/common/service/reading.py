@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from akka_otel_callbacks.common.service.occupancy import METRICS, Occupancy
 from akka_otel_callbacks.common.service.state import ServiceState
@@ -15,7 +14,7 @@ Figures = Mapping[Metric, Sequence[Point]]
 
 
 class Reading:
-    """The sources of the gauges. The first metric of a collection reads the state, and the others show the same state,
+    """The gauges' source. The first metric of a collection reads the state, and the others show the same state,
     so that claims and devices fit together. Each exporter collects on a thread of its own, and so has its own reading.
 
     Args:
@@ -23,15 +22,13 @@ class Reading:
         occupancy: makes points of what it returns.
     """
 
+    metrics = METRICS
+
     def __init__(self, read: Callable[[], ServiceState], occupancy: Occupancy) -> None:
         self._read, self._occupancy = read, occupancy
         self._of_thread = threading.local()
 
-    def sources(self) -> dict[Metric, Callable[[], Sequence[Point]]]:
-        """What gives each metric's points, in the order in which they are to be read."""
-        return {metric: partial(self._points, metric) for metric in METRICS}
-
-    def _points(self, metric: Metric) -> Sequence[Point]:
+    def points(self, metric: Metric) -> Sequence[Point]:
         if metric is METRICS[0]:
             self._of_thread.figures = {}  # where the state cannot be read, no gauge shows an older one
             self._of_thread.figures = self._figures()

@@ -6,7 +6,6 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,7 @@ class ServiceTelemetry:
             named("instance", instance)
         identity = identify_service(os.environ, resource, instance)
         self.instance = identity.instance
-        self._counts = Counts()
+        self._counts = Counts(COUNTERS)
         self._telemetry = Telemetry.start(
             identity,
             None,
@@ -79,10 +78,8 @@ class ServiceTelemetry:
             tracer_provider=NoOpTracerProvider(),  # a service has no job's span
         )
         self._durations = Durations(self._telemetry.measure)
-        for metric, points in Reading(state, Occupancy(self.instance)).sources().items():
-            self._telemetry.observe(metric, points)
-        for metric in COUNTERS:
-            self._telemetry.observe(metric, partial(self._counts.points, metric))
+        self._telemetry.publish(Reading(state, Occupancy(self.instance)))
+        self._telemetry.publish(self._counts)
 
     # The life of a run
 

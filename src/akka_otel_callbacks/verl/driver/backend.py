@@ -12,7 +12,7 @@ from akka_otel_callbacks.common.log import logger, show_infos
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES
+from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.attempts import Keeper
 from akka_otel_callbacks.verl.config import get
@@ -94,7 +94,7 @@ class Backend:
             self._clock.watch(trainer)
         count = devices(config)
         if count is not None:
-            self._telemetry.observe(names.JOB_DEVICES, lambda: ((count, NO_ATTRIBUTES),))
+            self._telemetry.publish(Constant(names.JOB_DEVICES, count))
 
 
 class Elsewhere:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import show_infos
-from akka_otel_callbacks.common.run.torchrun import agree
+from akka_otel_callbacks.common.run import torchrun
 from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.config import asks, calling_config, get
 from akka_otel_callbacks.verl.environment import is_active, names_run
 from akka_otel_callbacks.verl.patching.importhook import wrap
 
 if TYPE_CHECKING:
-    from akka_otel_callbacks.common.gpu.devices import Devices
+    from akka_otel_callbacks.common.gpu.health import GpuHealth
     from akka_otel_callbacks.common.run.identity import RunIdentity
-    from akka_otel_callbacks.common.telemetry import Telemetry
-    from akka_otel_callbacks.common.vocabulary.points import Point
 
 INTERVAL_S = 5
 """Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
@@ -32,7 +30,7 @@ ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
 """How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
 
 _groups: weakref.WeakSet[Any] = weakref.WeakSet()
-_process: WorkerProcess | None = None
+_process: Companion | None = None
 
 
 def install(worker: ModuleType) -> None:
@@ -66,65 +64,35 @@ def is_noticed() -> bool:
     return _process is not None
 
 
-class WorkerProcess:
-    """The telemetry of one worker process, on threads of its own.
+class LastKnownRole:
+    """The roles of a worker. At the exit the worker may be gone, and its roles are still true."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = weakref.ref(worker)
+        self._known: str | None = None
+        self()  # for a worker that is gone before the first export
+
+    def __call__(self) -> str | None:
+        self._known = role_of(self._worker(), os.environ) or self._known
+        return self._known
+
+
+def companion(worker: Any, config: Any) -> Companion:
+    """What this process publishes.
 
     Args:
         worker: the outermost of verl's workers in the process.
         config: verl's configuration, None in a process of Ray.
     """
-
-    def __init__(self, worker: Any, config: Any) -> None:
-        self._worker = weakref.ref(worker)
-        self._config = config
-        self._role: str | None = None
-        self._telemetry: Telemetry | None = None
-        threading.Thread(target=self._start, name="akka-otel-worker", daemon=True).start()
-
-    def flush(self, timeout_s: float) -> bool:
-        return self._telemetry is not None and self._telemetry.flush(timeout_s)
-
-    @guarded
-    def _start(self) -> None:
-        from opentelemetry.trace import NoOpTracerProvider
-
-        from akka_otel_callbacks.common.gpu.health import GpuHealth
-        from akka_otel_callbacks.common.telemetry import Telemetry
-        from akka_otel_callbacks.common.vocabulary import names
-
-        self._see_role()
-        identity = _identity(self._config, os.environ)
-        if identity is None:
-            return
-        if _speaks_for_node(os.environ):
-            show_infos()
-        gpus = GpuHealth(_claim(self._config, os.environ) or [])
-        telemetry = Telemetry.start(
-            identity,
-            None,
-            environ=_exporting(os.environ),
-            tracer_provider=NoOpTracerProvider(),  # the job's span is the driver's
-            writer=_name(os.environ),
-        )
-        telemetry.when_closed(gpus.stop)
-        gpus.start()
-        telemetry.observe(names.JOB_PLACEMENT, lambda: self._placement(gpus.devices, identity))
-        for metric in gpus.metrics:
-            telemetry.observe(metric, lambda metric=metric: gpus.points(metric))  # type: ignore[misc]
-        self._telemetry = telemetry
-
-    def _see_role(self) -> None:
-        """At the exit verl's worker may be gone, and its role is still true."""
-        self._role = role_of(self._worker(), os.environ) or self._role
-
-    def _placement(self, devices: Devices, identity: RunIdentity) -> list[Point]:
-        from akka_otel_callbacks.common.gpu.placement import Placement
-
-        self._see_role()
-        if self._role is None:
-            return []
-        where = identity.attributes
-        return Placement(devices, role=self._role, rank=_rank(os.environ), where=where, always=True).points()
+    return Companion(
+        lambda: _identity(config, os.environ),
+        lambda: _gpus(config, os.environ),
+        rank=_rank(os.environ),
+        writer=_name(os.environ),
+        role=LastKnownRole(worker),
+        without_gpu=True,
+        environ=lambda: _exporting(os.environ),
+    )
 
 
 def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
@@ -170,7 +138,7 @@ def _notice(worker: Any) -> None:
         return
     config = None if is_active() else calling_config()
     if is_active() or asks(config):
-        _process = WorkerProcess(worker, config)
+        _process = companion(worker, config)
 
 
 def _remembering(init: Callable[..., None]) -> Callable[..., None]:
@@ -191,22 +159,30 @@ def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
     from akka_otel_callbacks.common.run.identity import RunIdentity
     from akka_otel_callbacks.common.vocabulary import names
 
-    if not (_is_agreed(config, environ) if config is not None else names_run(environ)):
+    if not (_knows_run(config, environ) if config is not None else names_run(environ)):
         return None
+    if _speaks_for_node(environ):
+        show_infos()
     this = run.identity(config)
     instance = f"{this.run_id}.{this.attempt}.{_name(environ)}"
     return RunIdentity({**this.attributes, names.ATTR_SERVICE_INSTANCE_ID.name: instance})
 
 
-def _is_agreed(config: Any, environ: Mapping[str, str]) -> bool:
-    """Whether this process of torchrun knows the run and its attempt, which rank 0 found out."""
-    from akka_otel_callbacks.common.run.attempt import Attempt
-
-    told = agree(_rank(environ), lambda: run.attempt(config).to_json())
-    attempt = None if told is None else Attempt.from_json(told)
+def _knows_run(config: Any, environ: Mapping[str, str]) -> bool:
+    """Whether this process of torchrun knows the run and its attempt, which rank 0 finds out and tells."""
+    if _rank(environ) == 0:
+        torchrun.share(run.attempt(config))
+        return True
+    attempt = torchrun.shared()
     if attempt is not None:
         run.adopt(attempt)
     return attempt is not None
+
+
+def _gpus(config: Any, environ: Mapping[str, str]) -> GpuHealth:
+    from akka_otel_callbacks.common.gpu.health import GpuHealth
+
+    return GpuHealth(_claim(config, environ) or [])
 
 
 @guarded
