@@ -104,7 +104,7 @@ class Instance:
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.names import ClaimState, RunPhase
 
-L4 = {"accelerator": "nvidia-l4"}
+L4: Any = {"accelerator": "nvidia-l4"}
 BUSY = ServiceState(
     pools=[Pool(declared=8, observed=7, **L4), Pool(declared=4, serving=True)],
     claims=[

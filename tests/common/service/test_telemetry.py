@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+import threading
 import time
 import urllib.request
 from collections import Counter
@@ -15,7 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 from akka_otel_callbacks.common.service.occupancy import METRICS
 from akka_otel_callbacks.common.vocabulary import names
@@ -113,7 +113,7 @@ def test_a_failure_belongs_to_the_phase_that_failed(
 
 def test_a_service_that_starts_anew_goes_on_with_what_it_kept(sink: OtlpSink, serve: Serve) -> None:
     """Another instance has nothing but the columns of the database."""
-    columns = {"project": "triage", "phase": "TRAINING", "began_s": 100.0, "entered_s": 400.0}
+    columns: Any = {"project": "triage", "phase": "TRAINING", "began_s": 100.0, "entered_s": 400.0}
     telemetry = serve()
     telemetry.enter_phase(RunProgress(**columns), RunPhase.FAILED, at_s=1000.0)
     telemetry.close()
@@ -249,6 +249,28 @@ def test_the_gauges_are_of_the_state_as_it_is_now(sink: OtlpSink, serve: Serve) 
     assert by_attributes(second, names.PROJECT_DEVICES_QUOTA) == {}
 
 
+def test_a_state_that_hangs_keeps_neither_the_service_nor_its_end(
+    sink: OtlpSink, serve: Serve, log: pytest.LogCaptureFixture
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def state() -> ServiceState:
+        asked.set()
+        answer.wait(60)
+        return BUSY
+
+    telemetry = serve(state)
+    try:
+        assert not telemetry.flush(0.1)
+        assert asked.wait(10)
+        telemetry.enter_phase(telemetry.begin_run("triage"), RunPhase.SUBMITTING)
+        telemetry.close(timeout_s=0.2)
+        assert sink.metrics() == []
+    finally:
+        answer.set()
+    assert "could not be collected within 0.2 s" in log.text
+
+
 def test_all_gauges_of_an_export_are_of_one_reading(sink: OtlpSink, serve: Serve) -> None:
     readings: list[int] = []
 
@@ -267,11 +289,11 @@ def test_all_gauges_of_an_export_are_of_one_reading(sink: OtlpSink, serve: Serve
 
 
 def test_a_state_that_cannot_be_read_is_absent_and_costs_one_line(
-    sink: OtlpSink, serve: Serve, failures: Counter, log: pytest.LogCaptureFixture
+    sink: OtlpSink, serve: Serve, failures: Counter[Any], log: pytest.LogCaptureFixture
 ) -> None:
     answers: list[Any] = [BUSY]
 
-    def state() -> ServiceState:
+    def state() -> Any:
         if isinstance(answers[0], Exception):
             raise answers[0]
         return answers[0]
@@ -280,8 +302,8 @@ def test_a_state_that_cannot_be_read_is_absent_and_costs_one_line(
     telemetry.gpu_time("triage", 1.0, derived=True)
     telemetry.flush(5)
     assert len({point.name for point in sink.last_export()}) == 9
-    for broken in (OSError("the database is locked"), OSError("the database is locked"), {"pools": []}):
-        answers[0] = broken
+    locked, wrong = OSError("the database is locked"), {"pools": []}
+    for answers[0] in (locked, locked, wrong):
         telemetry.flush(5)
         assert {point.name for point in sink.last_export()} == {names.GPU_TIME.name}
     answers[0] = BUSY
@@ -295,25 +317,30 @@ def test_a_state_that_cannot_be_read_is_absent_and_costs_one_line(
     assert "the state is a dict, where a ServiceState is wanted" in warnings[1]
 
 
+a_pool: Any = Pool
+a_claim: Any = Claim
+a_state: Any = ServiceState  # so that a type checker lets the wrong ones through
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: Pool(declared=-1), "declared is -1"),
-        (lambda: Pool(declared=8.0), "declared is 8.0, which is no count: it is an int from 0"),
-        (lambda: Pool(declared=True), "declared is True"),
-        (lambda: Pool(declared=2**63), "which is no count"),
-        (lambda: Pool(declared=8, observed=-1), "observed is -1"),
-        (lambda: Pool(declared=8, accelerator=""), "accelerator is ''"),
-        (lambda: Pool(declared=8, serving="yes"), "serving is 'yes': it is True or False"),
-        (lambda: Claim(devices=1, state="granted"), "'granted' is no .*claim.state: it is one of GRANTED, QUEUED"),
-        (lambda: Claim(devices=None, state="QUEUED"), "devices is None"),
-        (lambda: Claim(devices=1, state="QUEUED", project=" "), "project is ' '"),
-        (lambda: ServiceState(pools=[8]), "pools has 8, which is no Pool"),
-        (lambda: ServiceState(claims=[Pool(declared=8)]), "claims has Pool.*, which is no Claim"),
-        (lambda: ServiceState(quotas={"triage": None}), "the quota of triage is None"),
-        (lambda: ServiceState(runs={("triage", "DREAMING"): 1}), "'DREAMING' is no"),
-        (lambda: ServiceState(runs={"TRAINING": 1}), "runs has 'TRAINING', which is no tuple"),
-        (lambda: ServiceState(pipelines={"": 1}), "project is ''"),
+        (lambda: a_pool(declared=-1), "declared is -1"),
+        (lambda: a_pool(declared=8.0), "declared is 8.0, which is no count: it is an int from 0"),
+        (lambda: a_pool(declared=True), "declared is True"),
+        (lambda: a_pool(declared=2**63), "which is no count"),
+        (lambda: a_pool(declared=8, observed=-1), "observed is -1"),
+        (lambda: a_pool(declared=8, accelerator=""), "accelerator is ''"),
+        (lambda: a_pool(declared=8, serving="yes"), "serving is 'yes': it is True or False"),
+        (lambda: a_claim(devices=1, state="granted"), "'granted' is no .*claim.state: it is one of GRANTED, QUEUED"),
+        (lambda: a_claim(devices=None, state="QUEUED"), "devices is None"),
+        (lambda: a_claim(devices=1, state="QUEUED", project=" "), "project is ' '"),
+        (lambda: a_state(pools=[8]), "pools has 8, which is no Pool"),
+        (lambda: a_state(claims=[a_pool(declared=8)]), "claims has Pool.*, which is no Claim"),
+        (lambda: a_state(quotas={"triage": None}), "the quota of triage is None"),
+        (lambda: a_state(runs={("triage", "DREAMING"): 1}), "'DREAMING' is no"),
+        (lambda: a_state(runs={"TRAINING": 1}), "runs has 'TRAINING', which is no tuple"),
+        (lambda: a_state(pipelines={"": 1}), "project is ''"),
     ],
 )
 def test_a_wrong_state_is_a_clear_error(wrong: Callable[[], object], says: str) -> None:
@@ -328,7 +355,7 @@ ANYTHING = st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.binary
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=ANYTHING, project=ANYTHING, phase=ANYTHING, figure=ANYTHING)
 def test_whatever_a_service_says_is_an_error_of_value_or_arrives(
-    answer: Any, project: Any, phase: Any, figure: Any, failures: Counter
+    answer: Any, project: Any, phase: Any, figure: Any, failures: Counter[Any]
 ) -> None:
     with telemetry_in_memory() as memory:
         telemetry = ServiceTelemetry(lambda: answer, meter_provider=memory.meter_provider)
@@ -455,6 +482,7 @@ def test_every_metric_of_a_service_is_published_as_the_registry_says(sink: OtlpS
 
 
 def test_a_scrape_has_them_under_their_names(serve: Serve, environment: pytest.MonkeyPatch) -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="an extra, which this environment lacks")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environment.setenv("OTEL_METRICS_EXPORTER", "prometheus")
@@ -465,7 +493,7 @@ def test_a_scrape_has_them_under_their_names(serve: Serve, environment: pytest.M
     telemetry.operation("pause", "accept", "failed", "internal")
     telemetry.enter_phase(telemetry.begin_run("triage", at_s=1.0), RunPhase.SUBMITTING, at_s=3.0)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
-        samples = [s for f in text_string_to_metric_families(response.read().decode()) for s in f.samples]
+        samples = [s for f in parser.text_string_to_metric_families(response.read().decode()) for s in f.samples]
     found = {(s.name, s.labels.get("akka_optimize_training_claim_state")): s for s in samples}
     claimed = found[prometheus_name(names.POOL_DEVICES_CLAIMED, "python"), "GRANTED"]
     assert claimed.value == 2

@@ -25,7 +25,7 @@ class Counts:
         """Adds to a series, which begins with its first amount.
 
         Args:
-            metric: a counter of the registry.
+            metric: one of the counters.
             attributes: those of the series.
             amount: what is added, in the metric's unit; not below 0.
         """
