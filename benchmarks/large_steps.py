@@ -70,12 +70,12 @@ class Training:
         return time.perf_counter() - start
 
     def catch_up(self) -> None:
-        assert self.callback._telemetry is not None
-        self.callback._telemetry._translator.catch_up(60)
+        assert self.callback.telemetry is not None
+        self.callback.telemetry._translator.catch_up(60)
 
     def export(self) -> None:
-        assert self.callback._telemetry is not None
-        assert self.callback._telemetry.flush(60)
+        assert self.callback.telemetry is not None
+        assert self.callback.telemetry.flush(60)
 
     def close(self) -> None:
         self.callback._session.close()

@@ -101,7 +101,7 @@ class Exports(TrainerCallback):
         """By event and step, the number of the export that followed."""
 
     def _export(self, event: str, step: int) -> None:
-        telemetry = self._callback._telemetry
+        telemetry = self._callback.telemetry
         if telemetry is None:  # an evaluation by itself, which is exported already
             self.exports[event, step] = metric_exports(self._sink) - 1
             return
@@ -259,7 +259,7 @@ def exported_run(
                 drive(trainer)
             except expected as raised:
                 error = raised
-            assert ours._telemetry is None, "what is open outlives the training"
+            assert ours.telemetry is None, "what is open outlives the training"
     return Run(
         sink,
         before,

@@ -416,7 +416,7 @@ def test_a_late_callback_and_the_end_of_its_training(tiny_model: str, memory: Te
     trainer.add_callback(callback)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
-    assert callback._telemetry is None
+    assert callback.telemetry is None
     (job,) = jobs(memory)
     assert job.status.status_code.name == "ERROR"
 
@@ -479,7 +479,7 @@ def test_a_callback_that_leaves_in_the_middle(
         trainer.train()
     assert set(heard) == {0, 1}, "nothing piles up"
     assert memory.latest(COUNT) == 2
-    assert callback._telemetry is None
+    assert callback.telemetry is None
     assert len(jobs(memory)) == 1
 
 

@@ -96,6 +96,7 @@ class _Entry(NamedTuple):
     owner: weakref.ReferenceType[object]
     after: Callable[..., object]
     before: Callable[[], object] | None
+    failed: Callable[[BaseException, float], object] | None
 
 
 class Listener:
@@ -112,14 +113,27 @@ class Listener:
         self.uncalled: set[str] = set()
         """The methods that were not called so far."""
 
-    def after(self, owner: object, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
-        """Calls `hook` after each call of `owner.name` that returns, and `before` ahead of each. The call itself, its
-        result and its exceptions pass unchanged, and a failing hook is reported, not raised. Of a call within a call,
-        as of a method that a subclass extends, only the outer one is heard. False where the owner has no such method.
+    def after(
+        self,
+        owner: object,
+        name: str,
+        hook: Hook,
+        before: Callable[[], None] | None = None,
+        failed: Callable[[BaseException, float], None] | None = None,
+    ) -> bool:
+        """Calls `hook` after each call of `owner.name` that returns, `failed` with the exception and the seconds of
+        each that raises, and `before` ahead of each. The call itself, its result and its exceptions pass unchanged,
+        and a failing hook is reported, not raised. Of a call within a call, as of a method that a subclass extends,
+        only the outer one is heard. False where the owner has no such method.
         """
         if not callable(getattr(owner, name, None)) or not tap(type(owner), name):
             return False
-        entry = _Entry(weakref.ref(owner), guarded(hook), guarded(before) if before is not None else None)
+        entry = _Entry(
+            weakref.ref(owner),
+            guarded(hook),
+            guarded(before) if before is not None else None,
+            guarded(failed) if failed is not None else None,
+        )
         global _listeners
         with _changing:
             self._entries[id(owner), name] = entry
@@ -153,6 +167,10 @@ class Listener:
         start = time.perf_counter()
         try:
             result = call(*args, **kwargs)
+        except BaseException as error:
+            if entry.failed is not None:
+                entry.failed(error, time.perf_counter() - start)
+            raise
         finally:
             self._inside.discard(inside)
         entry.after(result, Arguments.of(args, kwargs), time.perf_counter() - start)

@@ -201,8 +201,9 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         return found if found is not None else self._session.named()
 
     @property
-    def _telemetry(self) -> Telemetry | None:
-        """What is open, for tests."""
+    def telemetry(self) -> Telemetry | None:
+        """Of the training that is under way, the latest of several; None outside of one. It is what
+        `akka_otel_callbacks.checkpoints` takes, and not to be closed."""
         return self._session.telemetry()
 
 

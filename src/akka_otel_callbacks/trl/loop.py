@@ -204,7 +204,6 @@ class Loop:
     def _wrap_common(self, trainer: Trainer | None) -> None:
         if _training_buffers(trainer) is None:
             self.missing.append("_metrics")
-        self._wrap(trainer, "_save_checkpoint", self._saved)
         self._listener.after(*self._grad_norm_source(trainer), self._normed)
 
     def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
@@ -222,9 +221,6 @@ class Loop:
 
     def _normed(self, norm: Any, args: Arguments, seconds: float) -> None:
         self._grad_norm = norm  # sharded, it counts as none: only a collective could read it, as the trainer's log does
-
-    def _saved(self, result: Any, args: Arguments, seconds: float) -> None:
-        self._emit(Known(self.step_type(timing_s={SAVE: seconds})))
 
 
 def is_scalar(value: Any) -> bool:

@@ -31,7 +31,7 @@ TOKEN = "_token"
 def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> dict[Attribute, Any]:
     """The identity as TRL's configuration gives it; None for what it does not say."""
     model = getattr(trainer, "model", None)
-    adapter = _adapter(model)
+    adapter = adapter_of(model)
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.TRL,
         names.ATTR_RUN_METHOD: method(trainer, args),
@@ -71,7 +71,7 @@ def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: A
     return settings
 
 
-def _adapter(model: Any) -> Any:
+def adapter_of(model: Any) -> Any:
     """The configuration of the active PEFT adapter, None without one."""
     adapters = getattr(model, "peft_config", None)
     if not isinstance(adapters, Mapping) or not adapters:

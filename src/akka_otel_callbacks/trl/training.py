@@ -24,6 +24,8 @@ from akka_otel_callbacks.trl.evaluation import report
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import BegunAgain, Loop
 from akka_otel_callbacks.trl.rl import RLLoop
+from akka_otel_callbacks.trl.saves import METHOD as SAVE_METHOD
+from akka_otel_callbacks.trl.saves import watch_saves
 from akka_otel_callbacks.trl.sft import SFTLoop
 
 if TYPE_CHECKING:
@@ -151,9 +153,10 @@ class Training:
 
     def _watch(self, args: TrainingArguments, telemetry: Telemetry) -> None:
         trainer, self._step, self._steps = self.trainer(), self.state.global_step, 0
+        self._listener = Listener(self._hears)
+        saves = watch_saves(self._listener, trainer, args, telemetry, LOOPS[self._kind].step_type)
         if not telemetry.recording:
             return
-        self._listener = Listener(self._hears)
         self.loop = LOOPS[self._kind](
             trainer,
             args,
@@ -162,6 +165,8 @@ class Training:
             emit=telemetry.capture,
             efficiency=self._session.count(trainer, args),
         )
+        if not saves:
+            self.loop.missing.append(SAVE_METHOD)
         name = type(trainer).__name__ if trainer is not None else "a trainer that could not be found"
         if self._kind is None:
             line = f"{name} is neither GRPO, RLOO nor SFT: only what it shares with SFT is published"

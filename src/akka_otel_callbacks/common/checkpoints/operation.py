@@ -177,6 +177,14 @@ class Transfer(Operation):
         return None if self._unknown else self._moved
 
 
+def is_within(operation: str) -> bool:
+    """Whether this thread or task is within an operation of that name."""
+    found = _current.get()
+    while found is not None and found.operation != operation:
+        found = found._outer
+    return found is not None
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """The exception, what it was raised from, and so on."""
     seen: set[int] = set()

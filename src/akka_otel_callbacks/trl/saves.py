@@ -1,0 +1,51 @@
+"""The checkpoints that a trainer saves by itself: how long each save took, what it left, whether it failed."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from akka_otel_callbacks.common.checkpoints.engine_save import saved
+from akka_otel_callbacks.common.names import CheckpointArtifactKind as ArtifactKind
+from akka_otel_callbacks.common.step import Step
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.trl.attach import Arguments, Listener
+from akka_otel_callbacks.trl.loop import SAVE, Known
+from akka_otel_callbacks.trl.settings import adapter_of
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+
+METHOD = "_save_checkpoint"
+
+
+def watch_saves(
+    listener: Listener, trainer: Trainer | None, args: TrainingArguments, telemetry: Telemetry, step_type: type[Step]
+) -> bool:
+    """Listens until the listener ends. False where the trainer saves in no way that is known.
+
+    Of several processes this one, the first, is measured: it writes what is one for all, and where each writes a shard
+    of its own, it waits for the others.
+    """
+
+    watched = weakref.ref(trainer) if trainer is not None else lambda: None
+
+    def kind() -> str | None:
+        return artifact_kind(args, getattr(watched(), "model", None))
+
+    def ended(result: Any, arguments: Arguments, seconds: float) -> None:
+        telemetry.capture(Known(step_type(timing_s={SAVE: seconds})))
+        saved(telemetry, seconds, artifact_kind=kind())
+
+    def failed(error: BaseException, seconds: float) -> None:
+        saved(telemetry, seconds, artifact_kind=kind(), error=error)
+
+    return listener.after(trainer, METHOD, ended, failed=failed)
+
+
+def artifact_kind(args: TrainingArguments, model: Any) -> str | None:
+    """With the optimizer's state it is one to resume from, also of an adapter. A whole model's weights alone are
+    neither."""
+    if not getattr(args, "save_only_model", False):
+        return ArtifactKind.FULL_STATE
+    return ArtifactKind.ADAPTER if adapter_of(model) is not None else None
