@@ -13,7 +13,7 @@ import trl
 from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks import checkpoints
-from akka_otel_callbacks.common import names
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.points import SpanRecord

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.run import attempt
+from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
 
@@ -64,8 +64,8 @@ def test_the_driver_hands_on_settings_and_trace(ray: Any, monkeypatch: pytest.Mo
     monkeypatch.setenv("AKKA_OTEL_DIR", "/shared")
     monkeypatch.setenv("UNRELATED", "stays here")
     given = start(ray, CONFIG)["runtime_env"]["env_vars"]
-    assert environment.is_active(given)
-    del given[environment.RUN_VARIABLE]
+    assert handed_on.is_active(given)
+    del given[handed_on.RUN_VARIABLE]
     assert given == {
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization=secret",
         "TRACEPARENT": "00-1-2-01",
@@ -75,8 +75,8 @@ def test_the_driver_hands_on_settings_and_trace(ray: Any, monkeypatch: pytest.Mo
 
 def test_the_trainers_process_and_not_the_driver_says_who_the_run_is(ray: Any) -> None:
     """A second training of the driver may find Ray still up, with what the first one handed on."""
-    handed_on = environment.forwarded(start(ray, CONFIG)["runtime_env"]["env_vars"])
-    assert not {RUN_ID, ATTEMPT, names.ATTR_RUN_METHOD.name, names.ATTR_RUN_LEARNING_RATE.name} & handed_on.keys()
+    told = handed_on.forwarded(start(ray, CONFIG)["runtime_env"]["env_vars"])
+    assert not {RUN_ID, ATTEMPT, names.ATTR_RUN_METHOD.name, names.ATTR_RUN_LEARNING_RATE.name} & told.keys()
     assert not run.is_known()
 
 
@@ -89,7 +89,7 @@ def test_variables_of_other_programs_stay_where_they_are(name: str, ray: Any, mo
 def test_empty_variables_do_not_hide_those_of_a_node(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "AKKA_OTEL_DIR", "TRACEPARENT", "OTEL_SERVICE_NAME"):
         monkeypatch.setenv(name, "")
-    assert start(ray, CONFIG)["runtime_env"]["env_vars"].keys() == {environment.RUN_VARIABLE}
+    assert start(ray, CONFIG)["runtime_env"]["env_vars"].keys() == {handed_on.RUN_VARIABLE}
 
 
 OWN = (
@@ -110,9 +110,9 @@ def test_what_is_true_of_one_process_pod_or_node_stays_with_it(ray: Any, monkeyp
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", ",".join([*own, *(f"{name}=shared" for name in JOB_WIDE)]))
     given = start(ray, CONFIG)["runtime_env"]["env_vars"]
     assert "of-driver" not in json.dumps(given)
-    assert given.keys() == {environment.RUN_VARIABLE}
-    handed_on = environment.forwarded(given)
-    assert dict.fromkeys(JOB_WIDE, "shared").items() <= handed_on.items()
+    assert given.keys() == {handed_on.RUN_VARIABLE}
+    told = handed_on.forwarded(given)
+    assert dict.fromkeys(JOB_WIDE, "shared").items() <= told.items()
 
 
 def test_a_worker_knows_its_own_place_better_than_the_driver(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_ray_is_not_given_what_the_submitted_job_has_already(ray: Any, monkeypat
     job = {"runtime_env": {"env_vars": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}}}
     monkeypatch.setenv(environment.JOB_CONFIG, json.dumps(job))
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
-    assert start(ray, CONFIG)["runtime_env"]["env_vars"].keys() == {environment.RUN_VARIABLE}
+    assert start(ray, CONFIG)["runtime_env"]["env_vars"].keys() == {handed_on.RUN_VARIABLE}
 
 
 @pytest.mark.parametrize("config", [None, {}, {"trainer": {"logger": ["console"]}}, object()])
@@ -192,21 +192,21 @@ def test_an_error_of_rays_own_is_the_users(ray: Any) -> None:
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_any_attribute_survives_the_way(attributes: dict[str, str]) -> None:
-    shared = {name: value for name, value in attributes.items() if not name.startswith(environment.OWN)}
-    assert environment.forwarded({environment.RUN_VARIABLE: environment.written(attributes)}) == shared
+    shared = {name: value for name, value in attributes.items() if not name.startswith(handed_on.OWN)}
+    assert handed_on.forwarded({handed_on.RUN_VARIABLE: handed_on.written(attributes)}) == shared
 
 
 def test_what_is_no_utf_8_is_replaced() -> None:
-    (value,) = environment.forwarded({environment.RUN_VARIABLE: environment.written({"team": "r\udce9d"})}).values()
+    (value,) = handed_on.forwarded({handed_on.RUN_VARIABLE: handed_on.written({"team": "r\udce9d"})}).values()
     assert value == "r?d"
 
 
 @given(st.text())
 def test_any_value_of_the_variables_is_read(value: str) -> None:
-    for variable in (environment.RUN_VARIABLE, environment.ATTRIBUTES):
+    for variable in (handed_on.RUN_VARIABLE, handed_on.ATTRIBUTES):
         environ = {variable: value, environment.SERVICE: value}
-        handed_on = environment.forwarded(environment.to_launch(environ, {}))
-        assert all(isinstance(text, str) for pair in handed_on.items() for text in pair)
+        told = handed_on.forwarded(environment.to_launch(environ, {}))
+        assert all(isinstance(text, str) for pair in told.items() for text in pair)
 
 
 class Actor:
@@ -258,8 +258,8 @@ def test_the_actor_that_is_to_train_gets_what_the_job_lacks(make: Any, monkeypat
     given = make("TaskRunnerV1", given={"OTEL_SERVICE_NAME": "theirs"})["runtime_env"]["env_vars"]
     assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://c:4318"
     assert "OTEL_SERVICE_NAME" not in given  # it inherits theirs
-    assert not environment.names_run(given)
-    assert environment.forwarded(given) == {SERVICE: "theirs"}
+    assert not handed_on.names_run(given)
+    assert handed_on.forwarded(given) == {SERVICE: "theirs"}
 
 
 def test_what_the_trainers_process_makes_is_of_its_run(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,13 +268,13 @@ def test_what_the_trainers_process_makes_is_of_its_run(make: Any, monkeypatch: p
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=of-trainer")
     worker = make("WorkerDict", runtime_env={"env_vars": {"RANK": "0"}, "nsight": "x"})["runtime_env"]
     assert worker["nsight"] == "x"
-    assert worker["env_vars"].keys() == {"RANK", environment.RUN_VARIABLE}  # the rest is inherited
-    assert environment.names_run(worker["env_vars"])
-    told = environment.forwarded(worker["env_vars"])
+    assert worker["env_vars"].keys() == {"RANK", handed_on.RUN_VARIABLE}  # the rest is inherited
+    assert handed_on.names_run(worker["env_vars"])
+    told = handed_on.forwarded(worker["env_vars"])
     assert (told[RUN_ID], told[ATTEMPT], told["team"]) == ("mine", "1", "red")
     assert told[names.ATTR_RUN_METHOD.name] == "GRPO"
     assert "k8s.pod.name" not in told
-    assert make("AgentLoopWorker", config=None)["runtime_env"]["env_vars"].keys() == {environment.RUN_VARIABLE}
+    assert make("AgentLoopWorker", config=None)["runtime_env"]["env_vars"].keys() == {handed_on.RUN_VARIABLE}
 
 
 def test_what_a_worker_makes_inherits_all_of_it(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,13 +288,13 @@ def test_each_training_of_a_driver_is_an_attempt_of_the_run_that_the_user_names(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=mine")
-    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(3)]
+    launched = [handed_on.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(3)]
     assert [attributes.get(ATTEMPT) for attributes in launched] == [None, "2", "3"]
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{RUN_ID}=yours,{ATTEMPT}=4")
-    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
+    launched = [handed_on.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
     assert [attributes[ATTEMPT] for attributes in launched] == ["4", "5"]
     monkeypatch.delenv("OTEL_RESOURCE_ATTRIBUTES")
-    launched = [environment.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
+    launched = [handed_on.forwarded(make("TaskRunner")["runtime_env"]["env_vars"]) for _ in range(2)]
     assert not any(ATTEMPT in attributes for attributes in launched)  # each gets an ID of its own
 
 
@@ -302,8 +302,8 @@ def test_whatever_verls_launcher_makes_is_to_train(make: Any) -> None:
     def run_ppo() -> Any:
         return make("RecipesOwnRunner")
 
-    assert not environment.names_run(run_ppo()["runtime_env"]["env_vars"])
-    assert environment.names_run(make("RecipesOwnRunner")["runtime_env"]["env_vars"])
+    assert not handed_on.names_run(run_ppo()["runtime_env"]["env_vars"])
+    assert handed_on.names_run(make("RecipesOwnRunner")["runtime_env"]["env_vars"])
 
 
 def test_a_launcher_that_trains_by_itself_makes_workers_of_its_run(make: Any) -> None:
@@ -315,7 +315,7 @@ def test_a_launcher_that_trains_by_itself_makes_workers_of_its_run(make: Any) ->
         return verls_trainer["init_workers"]()
 
     for worker in run_ppo():
-        assert environment.names_run(worker["runtime_env"]["env_vars"])
+        assert handed_on.names_run(worker["runtime_env"]["env_vars"])
 
 
 def test_a_driver_that_trains_by_itself_hands_on_everything(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_a_driver_that_trains_by_itself_hands_on_everything(make: Any, monkeypat
     monkeypatch.setenv("AKKA_OTEL_DIR", "/shared")
     given = make("TrainingWorker")["runtime_env"]["env_vars"]
     assert given["AKKA_OTEL_DIR"] == "/shared"
-    assert environment.forwarded(given)[RUN_ID] == run.identity(CONFIG, {}).run_id
+    assert handed_on.forwarded(given)[RUN_ID] == run.identity(CONFIG, {}).run_id
 
 
 @pytest.mark.parametrize("config", [None, {}, {"trainer": {"logger": ["console"]}}, object()])

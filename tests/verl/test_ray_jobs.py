@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("ray", reason="comes with verl")
 
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE, forwarded
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE, forwarded
 
 RUN_ID, ATTEMPT = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
 RATE = names.ATTR_RUN_LEARNING_RATE.name

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common.run import attempt
+from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import environment, run
+from akka_otel_callbacks.verl import run
 
 CONFIG: dict[str, Any] = {
     "trainer": {"logger": ["console", "akka_otel"]},
@@ -66,12 +66,12 @@ def test_each_trainings_settings_are_its_own() -> None:
 
 def test_a_worker_is_of_the_run_that_the_trainers_process_names() -> None:
     trainer = run.identity(CONFIG, {"OTEL_RESOURCE_ATTRIBUTES": "k8s.pod.name=trainers,team=red"})
-    handed_on = {environment.RUN_VARIABLE: environment.written(trainer.attributes)}
+    told = {handed_on.RUN_VARIABLE: handed_on.written(trainer.attributes)}
     run.end()
     own = f"k8s.pod.name=mine,{RUN_ID}=other,{ATTEMPT}=9"
-    worker = run.identity(None, {**handed_on, "OTEL_RESOURCE_ATTRIBUTES": own})
+    worker = run.identity(None, {**told, "OTEL_RESOURCE_ATTRIBUTES": own})
     assert worker.attributes[names.ATTR_K8S_POD_NAME.name] == "mine"
-    shared = {name: value for name, value in trainer.attributes.items() if not name.startswith(environment.OWN)}
+    shared = {name: value for name, value in trainer.attributes.items() if not name.startswith(handed_on.OWN)}
     assert shared.items() <= worker.attributes.items()
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import current
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.selection import Selection, Target, select
@@ -21,6 +20,7 @@ from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.recording.observed import Observed, ReadPoints
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.translator import Capture, Translator
+from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span

@@ -6,9 +6,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.checkpoints.engine_save import saved
-from akka_otel_callbacks.common.names import CheckpointArtifactKind as ArtifactKind
-from akka_otel_callbacks.common.step import Step
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
+from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.attach import Arguments, Listener
 from akka_otel_callbacks.trl.loop import SAVE, Known
 from akka_otel_callbacks.trl.settings import adapter_of

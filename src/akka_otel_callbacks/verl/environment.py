@@ -17,13 +17,16 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.common.handed_on import ATTRIBUTES, UNNAMED, parsed
-from akka_otel_callbacks.common.handed_on import OWN as OWN
-from akka_otel_callbacks.common.handed_on import RUN_VARIABLE as RUN_VARIABLE
-from akka_otel_callbacks.common.handed_on import forwarded as forwarded
-from akka_otel_callbacks.common.handed_on import is_active as is_active
-from akka_otel_callbacks.common.handed_on import names_run as names_run
-from akka_otel_callbacks.common.handed_on import written as written
+from akka_otel_callbacks.common.run.handed_on import (
+    ATTRIBUTES,
+    RUN_VARIABLE,
+    UNNAMED,
+    forwarded,
+    is_active,
+    names_run,
+    parsed,
+    written,
+)
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 from akka_otel_callbacks.verl.config import asks, calling_config
 from akka_otel_callbacks.verl.patching.importhook import wrap

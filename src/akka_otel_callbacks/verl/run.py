@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.verl.config import plain
-from akka_otel_callbacks.verl.environment import forwarded
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.run.attempt import Attempt

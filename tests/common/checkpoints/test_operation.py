@@ -328,7 +328,7 @@ def _providers(memory: Any) -> dict[str, Any]:
 def test_without_a_telemetry_the_blocks_do_nothing(
     environment: pytest.MonkeyPatch, no_telemetry: None, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("akka_otel_callbacks.common.current._was_open", False)
+    monkeypatch.setattr("akka_otel_callbacks.common.run.current._was_open", False)
     passed = []
     with suppress(ValueError), checkpoints.publish(), checkpoints.upload() as upload:
         upload.moved(1)

@@ -22,11 +22,11 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils import losses as verl_losses
 
 from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import per_token
 from akka_otel_callbacks.verl.driver.inbox import INBOX
 from akka_otel_callbacks.verl.driver.rollouts import mean_per_token
 from akka_otel_callbacks.verl.driver.vocabulary import rl_step
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
 
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 KL_TYPES = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "k3+", "abs+")

@@ -16,8 +16,9 @@ from verl.utils import tracking as verl_tracking
 
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import Held, Peak, Phase, StepMemory
+from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import environment, plugin, run
+from akka_otel_callbacks.verl import plugin, run
 from akka_otel_callbacks.verl.driver import backend, tracking
 from akka_otel_callbacks.verl.driver.batches import INBOX
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
@@ -35,7 +36,7 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpSink]:
         "OTEL_METRICS_EXPORTER",
         "OTEL_TRACES_EXPORTER",
         "OTEL_SDK_DISABLED",
-        environment.RUN_VARIABLE,
+        handed_on.RUN_VARIABLE,
         "WORLD_SIZE",
     ):
         monkeypatch.delenv(name, raising=False)

@@ -22,7 +22,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from akka_otel_callbacks.common import guard
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import tags
 from akka_otel_callbacks.verl.rollout.tags import TERMS
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY

@@ -18,7 +18,7 @@ from verl.experimental.agent_loop.tool_parser import FunctionCall
 from verl.protocol import DataProto
 from verl.tools.function_tool import FunctionTool
 
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import tool_calls
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import vllm
 
 SITE = "VLLM_SITE"

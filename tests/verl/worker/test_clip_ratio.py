@@ -16,8 +16,8 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.config import ActorConfig, PolicyLossConfig
 
 from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver.vocabulary import rl_step
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
 from akka_otel_callbacks.verl.worker import clip_ratio
 from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 

@@ -20,8 +20,8 @@ from verl.workers.engine import base
 
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import StepMemory
+from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
-from akka_otel_callbacks.verl import environment
 from akka_otel_callbacks.verl.worker import memory, process
 from tests.support.allocator import ScriptedAllocator
 
@@ -88,7 +88,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedAllocator]:
     monkeypatch.setitem(memory.ALLOCATORS, "cuda", lambda: allocator)
     monkeypatch.setattr("verl.utils.device.get_device_name", lambda: "cuda")
     monkeypatch.setattr(process, "_process", object())
-    monkeypatch.setenv(environment.RUN_VARIABLE, "run")
+    monkeypatch.setenv(handed_on.RUN_VARIABLE, "run")
     memory.install(base)
     memory.install_marks(engine_workers)
     guard.failures.clear()
@@ -240,7 +240,7 @@ def where_verls_marks_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def under_torchrun_beside_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(environment.RUN_VARIABLE)
+    monkeypatch.delenv(handed_on.RUN_VARIABLE)
     monkeypatch.setenv("WORLD_SIZE", "2")
 
 
@@ -267,7 +267,7 @@ def test_a_critic_has_no_account(allocator: ScriptedAllocator) -> None:
 
 
 def test_the_only_process_under_torchrun_has_one(allocator: ScriptedAllocator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(environment.RUN_VARIABLE)
+    monkeypatch.delenv(handed_on.RUN_VARIABLE)
     monkeypatch.setenv("WORLD_SIZE", "1")
     engine = Engine(allocator)
     engine.train(1000)

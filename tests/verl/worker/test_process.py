@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
 from akka_otel_callbacks.verl.worker import process, setup_hook
@@ -47,7 +48,7 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
         monkeypatch.setenv("RANK", "3")
         monkeypatch.setenv("WG_PREFIX", "group")
-        monkeypatch.setenv(environment.RUN_VARIABLE, f"{names.ATTR_RUN_ID.name}=run-7,{names.ATTR_RUN_ATTEMPT.name}=2")
+        monkeypatch.setenv(handed_on.RUN_VARIABLE, f"{names.ATTR_RUN_ID.name}=run-7,{names.ATTR_RUN_ATTEMPT.name}=2")
         yield sink
     run.end()
 
@@ -202,7 +203,7 @@ def test_every_worker_is_flushed_once_and_waited_for_together(monkeypatch: pytes
 
 def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
     """Outside a run it costs next to nothing, and `os.environ` is all that it looks at besides the call stack."""
-    assert environment.RUN_VARIABLE not in os.environ
+    assert handed_on.RUN_VARIABLE not in os.environ
     started = time.perf_counter()
     for _ in range(100):
         verl_worker.Worker()
@@ -236,7 +237,7 @@ def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
     verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has what the driver gave to the job, and nothing from the trainer's process: any ID would be an invention."""
-    monkeypatch.setenv(environment.RUN_VARIABLE, environment.to_launch({}, {})[environment.RUN_VARIABLE])
+    monkeypatch.setenv(handed_on.RUN_VARIABLE, environment.to_launch({}, {})[handed_on.RUN_VARIABLE])
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     time.sleep(0.4)
     assert process._process.telemetry is None

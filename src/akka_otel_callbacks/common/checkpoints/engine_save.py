@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from akka_otel_callbacks.common import names
 from akka_otel_callbacks.common.checkpoints.attempt import Attempt, Reason
 from akka_otel_callbacks.common.checkpoints.description import Description
 from akka_otel_callbacks.common.checkpoints.operation import is_within
 from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.vocabulary import names
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.telemetry import Telemetry

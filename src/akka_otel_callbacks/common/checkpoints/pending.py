@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import current
 from akka_otel_callbacks.common.checkpoints.where import telemetry_of_run
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Point
 

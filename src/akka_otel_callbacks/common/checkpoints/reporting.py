@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common import current, switches
+from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.checkpoints import where
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.handed_on import RUN_VARIABLE, forwarded, names_run, written
+from akka_otel_callbacks.common.run import current
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE, forwarded, names_run, written
 from akka_otel_callbacks.common.vocabulary import names
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from akka_otel_callbacks.common import current
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.run import current
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.checkpoints.attempt import Attempt

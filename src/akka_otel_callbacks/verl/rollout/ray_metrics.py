@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 from ray.util import metrics as ray_metrics
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl.environment import forwarded
 
 HOLD_S = 5.0
 LABELLED_BY = (names.ATTR_RUN_ID, names.ATTR_RUN_ATTEMPT, names.ATTR_K8S_POD_NAME)

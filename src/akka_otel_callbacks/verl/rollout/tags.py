@@ -12,7 +12,7 @@ from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.verl.environment import is_active
+from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.patching.importhook import wrap
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl.environment import is_active
+from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.patching.importhook import wrap
 
 TALLY = "akka_otel_tool_calls"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.verl.patching.importhook import wrap
 from akka_otel_callbacks.verl.worker import process
 
@@ -202,7 +202,7 @@ def _opened(engine: Any) -> EngineMemory | None:
 def _is_heard(environ: Mapping[str, str]) -> bool:
     """Whether somebody asks for the account: the job's driver on Ray, or the process itself where it trains alone.
     Under torchrun with several processes nobody sees them all."""
-    return process.is_noticed() and (environment.is_active(environ) or environ.get("WORLD_SIZE") == "1")
+    return process.is_noticed() and (handed_on.is_active(environ) or environ.get("WORLD_SIZE") == "1")
 
 
 def _higher(earlier: Peak | None, later: Peak | None) -> Peak | None:

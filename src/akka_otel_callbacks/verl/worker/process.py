@@ -14,9 +14,9 @@ from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import show_infos
 from akka_otel_callbacks.common.run import torchrun
+from akka_otel_callbacks.common.run.handed_on import is_active, names_run
 from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.config import asks, calling_config, get
-from akka_otel_callbacks.verl.environment import is_active, names_run
 from akka_otel_callbacks.verl.patching.importhook import wrap
 
 if TYPE_CHECKING:
