@@ -73,7 +73,8 @@ def test_an_exception_is_a_failure_and_passes_on_as_it_came(name: str, telemetry
     telemetry.close()
     assert seen.series() == [{"operation": name, "outcome": "failure", "failure_reason": USUAL[name]}]
     span = seen.span(name)
-    assert (span.status, span.events, "secret" in repr(span)) == (2, (), False)
+    assert (span.status, span.attributes[names.ATTR_ERROR_TYPE.name]) == (2, "ValueError")
+    assert (span.events, "secret" in repr(span)) == ((), False)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -354,7 +355,9 @@ def test_one_that_ends_after_its_training_is_the_next_telemetry_s(seen: Seen, st
         second = start()
     second.close()
     assert {series["operation"] for series in seen.series()} == {"publish", "upload"}
-    assert len(seen.spans()) == 2
+    unfinished = [span for span in seen.spans() if names.ATTR_SPAN_UNFINISHED.name in span.attributes]
+    assert {short(span)["operation"] for span in unfinished} == {"publish", "upload"}
+    assert len(seen.spans()) == 4, "the first telemetry has them up to its end, and the second whole"
 
 
 def test_the_newest_training_has_them_and_a_given_one_before_it(seen: Seen, start: Callable[..., Telemetry]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.checkpoints.description import Description
+from akka_otel_callbacks.common.tracing.trace import mark_failed
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 
@@ -53,7 +54,7 @@ class Attempt:
         if self.moved_bytes is not None:
             telemetry.measure(names.CHECKPOINT_TRANSFER_SIZE, self.moved_bytes, labels)
         span = span or telemetry.begin_span(names.SPAN_CHECKPOINT_OPERATION.of(self.operation), self.start_ns)
-        self._end(span, {**labels, **reason, **self.description.identities()})
+        self._end(span, {**labels, **reason, **self.description.attributes()})
 
     def outcome(self) -> str:
         outcomes = names.CheckpointOutcome
@@ -70,6 +71,8 @@ class Attempt:
         from opentelemetry.trace import Status, StatusCode
 
         span.set_attributes(attributes)
-        if self.failure_reason is not None:  # the class only: a message may hold paths, buckets and credentials
-            span.set_status(Status(StatusCode.ERROR, self.error.__name__ if self.error else self.failure_reason))
+        if self.error is not None:
+            mark_failed(span, self.error)
+        elif self.failure_reason is not None:
+            span.set_status(Status(StatusCode.ERROR, self.failure_reason))
         span.end(self.end_ns)

@@ -94,8 +94,12 @@ class Operation:
         self._telemetry = telemetry = self._given or inherited or telemetry_of_run()
         self._start_ns = now_ns()
         if telemetry is not None:
-            name = names.SPAN_CHECKPOINT_OPERATION.of(self.operation)
-            self._span = telemetry.begin_span(name, self._start_ns, outer._span if outer is not None else None)
+            self._span = telemetry.begin_span(
+                names.SPAN_CHECKPOINT_OPERATION.of(self.operation),
+                self._start_ns,
+                outer._span if outer is not None else None,
+                {names.ATTR_CHECKPOINT_OPERATION.name: self.operation, **self._full_description().attributes()},
+            )
 
     @guarded
     def _end(self, error: BaseException | None) -> None:
