@@ -23,6 +23,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 Brief = Annotated[str, StringConstraints(max_length=90), AfterValidator(_sentence)]
 PYTHON_TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
+Engine = Literal["trl", "verl"]
+ENGINES: tuple[Engine, ...] = ("trl", "verl")
 Stability = Literal["development", "alpha", "beta", "release_candidate", "stable"]
 
 
@@ -118,6 +120,7 @@ class MetricExtras(Form):
 
     Attributes:
         emitter: the process that publishes it.
+        engines: with which engines a job does; with none of them, it is not emitted yet.
         observable: read at each export, so that a series ends with what it describes.
         sticky: true, or the attribute values whose latest figure stays until it is replaced.
         buckets: explicit histogram bounds.
@@ -125,6 +128,7 @@ class MetricExtras(Form):
     """
 
     emitter: Literal["job", "service"]
+    engines: tuple[Engine, ...] = ENGINES
     observable: bool = False
     sticky: bool | tuple[str, ...] = False
     buckets: tuple[float, ...] = ()
@@ -167,9 +171,15 @@ class Entity(Form):
 
 
 class SpanExtras(Form):
-    """`annotations.akka` of a span: the attribute for each of whose values there is one span, named after the value."""
+    """`annotations.akka` of a span.
+
+    Attributes:
+        one_per: the attribute for each of whose values there is one span, named after the value.
+        engines: as of a metric.
+    """
 
     one_per: str | None = None
+    engines: tuple[Engine, ...] = ENGINES
 
 
 class SpanAnnotations(Form):
@@ -191,6 +201,10 @@ class Span(Form):
     @property
     def one_per(self) -> str | None:
         return self.annotations.akka.one_per
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        return self.annotations.akka.engines
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tools.model import Attribute, Entity, Metric, Span, short
+from tools.model import ENGINES, Attribute, Entity, Metric, Span, short
 from tools.prometheus import prometheus_label, prometheus_name
 from tools.registry import Registry
 
@@ -64,6 +64,27 @@ def buckets(metric: Metric) -> str:
     return ", ".join(bound(value, metric.unit) for value in metric.extras.buckets)
 
 
+NAMES_OF_ENGINES = {"trl": "TRL", "verl": "verl"}
+
+
+def origin(metric: Metric) -> str:
+    """Which process publishes a metric, and with which engines."""
+    if metric.extras.emitter == "service":
+        return "from the service"
+    engines = [NAMES_OF_ENGINES[engine] for engine in metric.extras.engines]
+    return f"from jobs with {' and '.join(engines)}" if engines else "**not emitted yet**"
+
+
+def mark(group: Metric | Span) -> str:
+    """What a table adds to the description of what not every engine emits."""
+    engines = group.extras.engines if isinstance(group, Metric) else group.engines
+    if engines == ENGINES:
+        return ""
+    return (
+        f" *{' and '.join(NAMES_OF_ENGINES[engine] for engine in engines)} only.*" if engines else " *Not emitted yet.*"
+    )
+
+
 def series(metric: Metric) -> str:
     """The metric's names in Prometheus: one where both ways agree."""
     collector, python = prometheus_name(metric, "collector"), prometheus_name(metric, "python")
@@ -79,6 +100,8 @@ def filters(registry: Registry) -> dict[str, Callable[..., object]]:
         "label": prometheus_label,
         "link": link,
         "linked": linker(registry),
+        "mark": mark,
+        "origin": origin,
         "series": series,
         "short": short,
         "users": lambda attribute: _users(registry, attribute),

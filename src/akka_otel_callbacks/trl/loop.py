@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Capture
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
@@ -31,7 +32,8 @@ class Emit(Protocol):
     def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
 
 
-SAVE, EVAL = "save_checkpoint", "eval"
+SAVE, EVAL = names.SftStepPhase.SAVE_CHECKPOINT, names.SftStepPhase.EVAL
+"""Phases of either loop, under one name."""
 
 
 @dataclass(slots=True)

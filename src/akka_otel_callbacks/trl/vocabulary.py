@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from akka_otel_callbacks.common.numbers import mean, number
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 
 StepT = TypeVar("StepT", RLStep, SFTStep)
@@ -199,4 +200,4 @@ def _term_name(key: str, suffix: str) -> str | None:
 
 
 def _total(value: float | None) -> dict[str, float]:
-    return {} if value is None else {"total": value}
+    return {} if value is None else {names.RlTerm.TOTAL: value}

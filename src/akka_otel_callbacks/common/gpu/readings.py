@@ -44,7 +44,8 @@ class Figure:
     of_slice: bool = False
 
 
-GPU_TYPE = {names.ATTR_HW_TYPE.name: "gpu"}
+GPU_TYPE = {names.ATTR_HW_TYPE.name: names.HwType.GPU}
+GENERAL_TASK = {names.ATTR_HW_GPU_TASK.name: names.HwGpuTask.GENERAL}
 
 
 def _sensor(location: str) -> dict[str, str]:
@@ -62,23 +63,23 @@ def _error(kind: str) -> dict[str, str]:
 FIGURES = (
     Figure(names.HW_POWER, "power_mw", Rule.MEAN, 1000, GPU_TYPE, least=1),
     Figure(names.HW_ENERGY, "energy_mj", Rule.GROWTH, 1000, GPU_TYPE),
-    Figure(names.HW_TEMPERATURE, "gpu_celsius", Rule.LATEST, 1, _sensor("gpu"), least=1),
-    Figure(names.HW_TEMPERATURE, "memory_celsius", Rule.LATEST, 1, _sensor("memory"), least=1),
-    Figure(names.HW_GPU_UTILIZATION, "gpu_percent", Rule.MEAN, 100, {names.ATTR_HW_GPU_TASK.name: "general"}, most=100),
+    Figure(names.HW_TEMPERATURE, "gpu_celsius", Rule.LATEST, 1, _sensor(names.HwSensorLocation.GPU), least=1),
+    Figure(names.HW_TEMPERATURE, "memory_celsius", Rule.LATEST, 1, _sensor(names.HwSensorLocation.MEMORY), least=1),
+    Figure(names.HW_GPU_UTILIZATION, "gpu_percent", Rule.MEAN, 100, GENERAL_TASK, most=100),
     Figure(names.HW_GPU_MEMORY_USAGE, "memory_used", Rule.LATEST, of_slice=True),
     Figure(names.HW_GPU_MEMORY_LIMIT, "memory_total", Rule.LATEST, least=1, of_slice=True),
     Figure(names.HW_GPU_MEMORY_UTILIZATION, "memory_full", Rule.LATEST, most=1, of_slice=True),
-    Figure(names.HW_ERRORS, "ecc_corrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error("corrected")}),
-    Figure(names.HW_ERRORS, "ecc_uncorrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error("uncorrected")}),
+    Figure(names.HW_ERRORS, "ecc_corrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error(names.ErrorType.CORRECTED)}),
+    Figure(names.HW_ERRORS, "ecc_uncorrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error(names.ErrorType.UNCORRECTED)}),
     Figure(names.GPU_CLOCK_FREQUENCY, "sm_hz", Rule.MEAN, 1, _clock(names.GpuClockDomain.SM), least=1),
     Figure(names.GPU_CLOCK_FREQUENCY, "memory_hz", Rule.MEAN, 1, _clock(names.GpuClockDomain.MEMORY), least=1),
     Figure(names.GPU_CLOCK_THROTTLE_REASONS, "throttle_bits", Rule.BITS),
     Figure(names.GPU_MEMORY_ACTIVITY, "memory_percent", Rule.MEAN, 100, most=100),
-    Figure(names.GPU_MEMORY_PAGES_RETIRED, "pages_corrected", Rule.LATEST, 1, _error("corrected")),
-    Figure(names.GPU_MEMORY_PAGES_RETIRED, "pages_uncorrected", Rule.LATEST, 1, _error("uncorrected")),
+    Figure(names.GPU_MEMORY_PAGES_RETIRED, "pages_corrected", Rule.LATEST, 1, _error(names.ErrorType.CORRECTED)),
+    Figure(names.GPU_MEMORY_PAGES_RETIRED, "pages_uncorrected", Rule.LATEST, 1, _error(names.ErrorType.UNCORRECTED)),
     Figure(names.GPU_MEMORY_REPAIR_PENDING, "repair_pending", Rule.LATEST),
-    Figure(names.GPU_MEMORY_ROWS_REMAPPED, "rows_corrected", Rule.LATEST, 1, _error("corrected")),
-    Figure(names.GPU_MEMORY_ROWS_REMAPPED, "rows_uncorrected", Rule.LATEST, 1, _error("uncorrected")),
+    Figure(names.GPU_MEMORY_ROWS_REMAPPED, "rows_corrected", Rule.LATEST, 1, _error(names.ErrorType.CORRECTED)),
+    Figure(names.GPU_MEMORY_ROWS_REMAPPED, "rows_uncorrected", Rule.LATEST, 1, _error(names.ErrorType.UNCORRECTED)),
 )
 
 METRICS = tuple(dict.fromkeys(figure.metric for figure in FIGURES))

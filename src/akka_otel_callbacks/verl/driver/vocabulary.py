@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.driver.per_token import ENTROPY as ENTROPY_PER_TOKEN
 from akka_otel_callbacks.verl.driver.per_token import KL as KL_PER_TOKEN
@@ -69,7 +70,8 @@ SFT_KEYS = (
 )
 
 TIMING = "timing_s/"
-PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": "param_sync"}  # fully_async writes the prefix twice
+PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": names.RlStepPhase.PARAM_SYNC}
+"""`fully_async` writes the prefix twice."""
 
 
 def rl_step(row: Row, unusable: Container[str] = ()) -> RLStep:

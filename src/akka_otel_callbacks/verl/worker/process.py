@@ -100,6 +100,8 @@ def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
 
     They are known only after the outer worker's constructor: `WorkerDict` and `FusedWorker` fill a dict of roles.
     """
+    from akka_otel_callbacks.common.vocabulary.names import JobRole
+
     inner = getattr(worker, "worker_dict", None) or getattr(worker, "fused_worker_dict", None)
     if inner:
         return "+".join(sorted(inner))
@@ -108,8 +110,8 @@ def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
         return None
     if name == "CheckpointEngineWorker":
         group = environ.get("WG_PREFIX", "")
-        return next((role for prefix, role in ROLLOUT_GROUPS.items() if group.startswith(prefix)), "rollout")
-    return "trainer" if name == "TrainingWorker" else str(getattr(worker, "role", None) or name)
+        return next((role for prefix, role in ROLLOUT_GROUPS.items() if group.startswith(prefix)), JobRole.ROLLOUT)
+    return JobRole.TRAINER if name == "TrainingWorker" else str(getattr(worker, "role", None) or name)
 
 
 @guarded

@@ -1,0 +1,104 @@
+"""What the registry promises is what the code can produce: no metric and no span more, and none less.
+
+A metric of a step is produced by an engine that fills its field. Any other metric, and a span, is produced where the
+code uses its constant: in an engine's package by that engine, in `common` by both.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
+from tests.laws.source import ENGINES, MODULES, NAMES, Module
+from tools.generate import ROOT
+from tools.model import Metric, Span, constant
+from tools.registry import load
+
+STEPS = "common.vocabulary.step"
+FILLS_FOR_BOTH = "common.recording.rewards"
+ONLY_READ = ("cli", "demo", "testing")
+"""They show what others publish."""
+REGISTRY = load(ROOT / "registry")
+BY_NAME = {value.name: key for key, value in vars(names).items() if key in {constant(m.name) for m in REGISTRY.metrics}}
+FIELDS: dict[str, set[str]] = {}
+"""By field of a step, the constants of its metrics: RL and SFT have fields of one name."""
+for _step in (RLStep, SFTStep):
+    for _field in fields(_step):
+        if "metric" in _field.metadata:
+            FIELDS.setdefault(_field.name, set()).add(BY_NAME[_field.metadata["metric"].name])
+    FIELDS.setdefault("number", set()).add(BY_NAME[_step.counter.name])
+OF_STEPS = set().union(*FIELDS.values())
+
+
+def filled(module: Module) -> Iterator[str]:
+    """Fields of a step that a module sets, gives to a step's constructor, or lists in a table of log keys."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg
+    yield from (word.value for word in module.words if isinstance(word.value, str))
+
+
+def used(module: Module) -> set[str]:
+    """Constants of the registry that stand in a module."""
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute | ast.Name)]
+    return {node.attr if isinstance(node, ast.Attribute) else node.id for node in nodes}
+
+
+def produced() -> dict[str, set[str]]:
+    """By constant, the houses that can produce it: an engine, or `common`."""
+    found: dict[str, set[str]] = {}
+    for module in MODULES.values():
+        house = module.name.partition(".")[0]
+        if module.name in (NAMES, STEPS) or house in ONLY_READ:
+            continue
+        if house in ENGINES or module.name == FILLS_FOR_BOTH:
+            for field in set(filled(module)) & set(FIELDS):
+                for name in FIELDS[field]:
+                    found.setdefault(name, set()).add(house)
+        for name in used(module) - OF_STEPS:
+            found.setdefault(name, set()).add(house)
+    return found
+
+
+PRODUCED = produced()
+
+
+def engines(name: str) -> set[str]:
+    houses = PRODUCED.get(name, set())
+    return {*ENGINES} if houses - {*ENGINES} else houses
+
+
+def promised(group: Any) -> tuple[str, tuple[str, ...]]:
+    """The constant of a metric or span, and the engines that its entry in the registry names."""
+    if isinstance(group, Metric):
+        return constant(group.name), group.extras.engines
+    return f"SPAN_{constant(group.id.removeprefix('span.'))}", group.engines
+
+
+JOBS: list[Metric | Span] = [m for m in REGISTRY.metrics if m.extras.emitter == "job"] + REGISTRY.spans
+
+
+@pytest.mark.parametrize("group", JOBS, ids=lambda group: group.id)
+def test_a_job_publishes_what_the_registry_says_with_the_engines_that_it_says(group: Metric | Span) -> None:
+    name, said = promised(group)
+    assert {*said} == engines(name), f"{group.id}: correct `engines` under annotations.akka; [] is “not emitted yet”"
+
+
+def test_a_service_publishes_all_that_the_registry_says() -> None:
+    service = {constant(metric.name) for metric in REGISTRY.metrics if metric.extras.emitter == "service"}
+    assert {name for name in service if "common" not in PRODUCED.get(name, set())} == set()
+
+
+def test_the_reference_shows_the_mark() -> None:
+    reference = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    assert reference.count("*Not emitted yet.*") == sum(promised(group)[1] == () for group in JOBS)
+    assert reference.count("*verl only.*") == sum(promised(group)[1] == ("verl",) for group in JOBS) > 0
+    assert reference.count("*TRL only.*") == sum(promised(group)[1] == ("trl",) for group in JOBS) > 0
