@@ -38,7 +38,8 @@ def service(store: Store, folder: Path, instance: str | None) -> Starlette:
                 await serving
 
     async def submit(request: Request) -> JSONResponse:
-        return JSONResponse(shown(request.app.state.trainer.submit(**await request.json())), 201)
+        asked = {**await request.json(), "traceparent": request.headers.get("traceparent")}
+        return JSONResponse(shown(request.app.state.trainer.submit(**asked)), 201)
 
     async def runs(_: Request) -> JSONResponse:
         return JSONResponse([shown(run) for run in store.runs()])

@@ -17,7 +17,7 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, devices INTEGER, engine TEXT, steps INTEGER,
     project TEXT, phase TEXT, began_s REAL, entered_s REAL, before_cleaning TEXT,
-    claim TEXT, instance TEXT, wish TEXT, wished_s REAL
+    claim TEXT, instance TEXT, traceparent TEXT, wish TEXT, wished_s REAL
 );
 CREATE TABLE IF NOT EXISTS pipelines (id TEXT PRIMARY KEY, project TEXT);
 CREATE TABLE IF NOT EXISTS cluster (id INTEGER PRIMARY KEY CHECK (id = 1), devices INTEGER);
@@ -36,6 +36,7 @@ class Run:
     Attributes:
         claim: the state of its claim on devices; None where it has none.
         instance: who follows its job, or did last; None before it had one.
+        traceparent: of the request that asked for it, in W3C's form; None where it had none.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Run:
     progress: RunProgress
     claim: str | None
     instance: str | None
+    traceparent: str | None
 
 
 class Wish(NamedTuple):
@@ -69,17 +71,17 @@ class Store:
             for table in filter(str.strip, TABLES.split(";")):
                 database.execute(table)
 
-    def add(self, project: str, devices: int, engine: str, steps: int, at_s: float) -> Run:
+    def add(self, project: str, devices: int, engine: str, steps: int, traceparent: str | None) -> Run:
         """Admits a run. It waits for its devices in a queue. Raises Refused for one that could never have them."""
         most = min(self._declared, self._quotas.get(project, 0))
         if not 0 < devices <= most:
             raise Refused(f"{project} may hold up to {most} devices, and the run asks for {devices}")
-        progress = RunProgress.start(project, RunPhase.AWAITING_DEVICES, at_s)
-        run = Run(uuid.uuid4().hex[:8], devices, engine, steps, progress, ClaimState.QUEUED, None)
+        progress = RunProgress.start(project, RunPhase.AWAITING_DEVICES, time.time())
+        run = Run(uuid.uuid4().hex[:8], devices, engine, steps, progress, ClaimState.QUEUED, None, traceparent)
         with self._transaction() as database:
             database.execute(
                 "INSERT INTO runs VALUES (:id, :devices, :engine, :steps, :project, :phase, :began_s, :entered_s, "
-                ":before_cleaning, :claim, NULL, NULL, NULL)",
+                ":before_cleaning, :claim, NULL, :traceparent, NULL, NULL)",
                 {**vars(run), **asdict(progress)},
             )
         return run
@@ -195,5 +197,5 @@ def _run(row: sqlite3.Row) -> Run:
         entered_s=row["entered_s"],
         before_cleaning=row["before_cleaning"],
     )
-    others = {name: row[name] for name in ("id", "devices", "engine", "steps", "claim", "instance")}
+    others = {name: row[name] for name in ("id", "devices", "engine", "steps", "claim", "instance", "traceparent")}
     return Run(**others, progress=progress)

@@ -34,8 +34,15 @@ class Trainer:
 
     # What the API asks for
 
-    def submit(self, project: str, devices: int = 1, engine: str = "trl-sft", steps: int = 3) -> Run:
-        run = self._store.add(project, devices, engine, steps, time.time())
+    def submit(
+        self,
+        project: str,
+        devices: int = 1,
+        engine: str = "trl-sft",
+        steps: int = 3,
+        traceparent: str | None = None,
+    ) -> Run:
+        run = self._store.add(project, devices, engine, steps, traceparent)
         self._telemetry.begin_run(project, run.progress.phase, at_s=run.progress.began_s)
         return run
 
@@ -90,7 +97,7 @@ class Trainer:
         job, began_s = Job(self._folder / run.id), time.time()
         run = self._must_move(run, RunPhase.SUBMITTING)
         try:
-            await job.start(run.id, run.progress.project, run.engine, run.steps)
+            await job.start(run)
             run = self._must_move(run, RunPhase.PREPARING)
             while job.exit_code is None and (wish := self._store.take_wish(run)) is None:
                 if job.trains and run.progress.phase == RunPhase.PREPARING:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from akka_otel_callbacks.cli.figures import read
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.support.otlp_sink import wait_until
@@ -29,6 +30,8 @@ pytest.importorskip("uvicorn", reason="it is what serves it")
 parser = pytest.importorskip("prometheus_client.parser", reason="the service is scraped")
 
 APP = Path(__file__).parents[2] / "examples" / "service" / "app.py"
+TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
 JOB_S = 240
 """For a training of one step on a machine that is busy with others."""
 QUOTAS = {"triage": 2, "commits": 1}
@@ -79,8 +82,9 @@ class Instance:
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> tuple[int, Any]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, {"traceparent": TRACEPARENT})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", body, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
@@ -132,6 +136,11 @@ def database(folder: Path) -> Iterator[sqlite3.Connection]:
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
     with database(folder) as opened:
         return opened.execute(query).fetchall()
+
+
+def spans_in(document: Any) -> list[Any]:
+    scopes = [scope for resource in document["resourceSpans"] for scope in resource["scopeSpans"]]
+    return [span for scope in scopes for span in scope["spans"]]
 
 
 def phases(instance: Instance) -> dict[str, str]:
@@ -224,8 +233,14 @@ def test_two_instances_share_the_work_and_agree(tmp_path: Path, service: Callabl
     for instance in both:
         text = str([sample.labels for sample in instance.scrape()])
         assert all(run_id not in text for run_id in phases(instance))
-    figures = (tmp_path / "jobs" / first["id"] / "metrics.jsonl").read_text()
-    assert first["id"] in figures
+    job = tmp_path / "jobs" / first["id"]
+    assert {session.resource[names.ATTR_RUN_ID.name] for session in read(job / "metrics.jsonl").sessions} == {
+        first["id"]
+    }
+    assert {session.resource[names.ATTR_PROJECT.name] for session in read(job / "metrics.jsonl").sessions} == {"triage"}
+    spans = [span for line in (job / "traces.jsonl").read_text().splitlines() for span in spans_in(json.loads(line))]
+    (of_job,) = (span for span in spans if span["name"] == names.SPAN_JOB.name)
+    assert (of_job["traceId"], of_job["parentSpanId"]) == (TRACE_ID, SPAN_ID), "part of the trace that asked for it"
 
     for instance in both:
         instance.process.send_signal(signal.SIGINT)

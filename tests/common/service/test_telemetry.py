@@ -11,12 +11,14 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from akka_otel_callbacks.cli.figures import read
 from akka_otel_callbacks.common.service.occupancy import METRICS
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind
@@ -502,6 +504,31 @@ def test_a_scrape_has_them_under_their_names(serve: Serve, environment: pytest.M
     operations = [s for s in samples if s.name == prometheus_name(names.SERVICE_OPERATIONS, "python")]
     assert sorted(s.labels["akka_optimize_training_service_failure_reason"] for s in operations) == ["", "internal"]
     assert [s.value for s in samples if s.name == prometheus_name(names.RUN_PHASE_DURATION, "python") + "_sum"] == [2.0]
+
+
+def test_several_exporters_have_everything_each(
+    sink: OtlpSink, serve: Serve, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each reads the state for itself; one wants totals and the other changes."""
+    environment.setenv("OTEL_METRICS_EXPORTER", "otlp,file")
+    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    environment.setenv("AKKA_OTEL_DIR", str(tmp_path))
+    telemetry = serve(lambda: BUSY)
+    for seconds in (1.0, 2.5, 4.0):
+        telemetry.gpu_time("triage", seconds, derived=True)
+        telemetry.stage_ended("triage", "train", "completed", seconds)
+        telemetry.flush(5)
+    telemetry.close()
+    assert sum(point.value or 0 for point in sink.series(names.GPU_TIME)) == 7.5
+    stages = [point.histogram for point in sink.series(names.PIPELINE_STAGE_DURATION) if point.histogram]
+    assert (sum(one.count for one in stages), sum(one.sum or 0 for one in stages)) == (3, 7.5)
+    (session,) = read(tmp_path / "metrics.jsonl").sessions
+    written = {series.name: series for series in session.sorted_series()}
+    assert written[names.GPU_TIME.name].values[-1] == 7.5
+    whole = written[names.PIPELINE_STAGE_DURATION.name].histogram
+    assert whole is not None
+    assert (whole.count, whole.mean) == (3, 2.5)
+    assert {metric.name for metric in METRICS} <= written.keys() & sink.names()
 
 
 def test_a_provider_of_the_service_s_own_and_what_it_has_after_the_end() -> None:
