@@ -213,7 +213,19 @@ class Span(Form):
         return name.rpartition(".")[0] if self.one_per else name
 
 
-Group = Annotated[AttributeGroup | Metric | Entity | Span, Field(discriminator="type")]
+class Event(Form):
+    """What a log record with a name of its own says."""
+
+    type: Literal["event"]
+    id: str
+    name: Name
+    stability: Stability
+    brief: Sentence
+    note: Sentence | None = None
+    attributes: tuple[Reference, ...] = ()
+
+
+Group = Annotated[AttributeGroup | Metric | Entity | Span | Event, Field(discriminator="type")]
 
 
 class File(Form):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tools.model import ENGINES, Attribute, Entity, Metric, Span, short
+from tools.model import ENGINES, Attribute, Entity, Event, Metric, Span, short
 from tools.prometheus import prometheus_label, prometheus_name
 from tools.registry import Registry
 
@@ -112,8 +112,9 @@ def _users(registry: Registry, attribute: Attribute) -> list[str]:
     """Links to whatever carries an attribute."""
     links = [link(metric.name) for metric in registry.metrics if _carries(metric, attribute)]
     links += ["the [resource](#resource)"] * any(_carries(entity, attribute) for entity in registry.entities)
-    return links + ["[spans](#spans)"] * any(_carries(span, attribute) for span in registry.spans)
+    links += ["[spans](#spans)"] * any(_carries(span, attribute) for span in registry.spans)
+    return links + ["[log records](#log-records)"] * any(_carries(event, attribute) for event in registry.events)
 
 
-def _carries(group: Metric | Entity | Span, attribute: Attribute) -> bool:
+def _carries(group: Metric | Entity | Span | Event, attribute: Attribute) -> bool:
     return any(use.ref == attribute.id for use in group.attributes)

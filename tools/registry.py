@@ -13,12 +13,12 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tools.model import Attribute, AttributeGroup, Entity, Enumeration, File, Group, Metric, Span, constant
+from tools.model import Attribute, AttributeGroup, Entity, Enumeration, Event, File, Group, Metric, Span, constant
 
 MANIFEST = "manifest.yaml"
 LISTS = ("groups", "attributes", "members")
 UNIT = re.compile(r"1|s|By|Hz|W|J|Cel|\{[a-z]+\}(/s)?")
-G = TypeVar("G", AttributeGroup, Metric, Entity, Span)
+G = TypeVar("G", AttributeGroup, Metric, Entity, Span, Event)
 FRACTION = ("Share of ", "Fraction of ")
 
 
@@ -46,6 +46,10 @@ class Registry:
     @property
     def spans(self) -> list[Span]:
         return self._all(Span)
+
+    @property
+    def events(self) -> list[Event]:
+        return self._all(Event)
 
     @property
     def entities(self) -> list[Entity]:
@@ -126,6 +130,7 @@ def _duplicates(registry: Registry) -> Iterator[str]:
         "group ID": [group.id for groups in registry.files.values() for group in groups],
         "metric": [constant(metric.name) for metric in registry.metrics],
         "attribute": [constant(name) for name in defined],
+        "event": [constant(event.name) for event in registry.events],
         "span": [constant(span.id.removeprefix("span.")) for span in registry.spans],
     }
     for what, names in spaces.items():
@@ -148,9 +153,9 @@ def _check_group(group: Group, attributes: dict[str, Attribute]) -> Iterator[str
             yield f"refers to the attribute {ref} {count} times"
     if isinstance(group, Metric):
         yield from _check_metric(group, attributes)
-    elif isinstance(group, Entity):
-        if group.id != f"entity.{group.name}":
-            yield f"the ID must be entity.{group.name}"
+    elif isinstance(group, (Entity, Event)):
+        if group.id != f"{group.type}.{group.name}":
+            yield f"the ID must be {group.type}.{group.name}"
     elif group.one_per is not None and (group.one_per not in refs or group.id != f"span.{group.one_per}"):
         yield f"one_per {group.one_per} must be one of its attributes, and the ID must be span.{group.one_per}"
 

@@ -105,6 +105,7 @@ def test_nothing_is_generated_twice_or_left_out() -> None:
     made = [value for name, value in vars(names).items() if isinstance(value, typed.Attribute)]
     assert sorted(attribute.name for attribute in made) == sorted(REGISTRY.attributes)
     assert len(names.SPANS) == len(REGISTRY.spans)
+    assert [event.name for event in names.EVENTS] == [event.name for event in REGISTRY.events]
 
 
 def test_well_known_values_are_constants() -> None:

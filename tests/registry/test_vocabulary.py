@@ -88,7 +88,7 @@ def test_a_gauge_that_each_instance_reports_alike_names_the_instance() -> None:
 
 def test_every_attribute_is_used() -> None:
     used = set(names.RESOURCE_ATTRIBUTES)
-    used |= {attribute for carrier in (*names.METRICS, *names.SPANS) for attribute in carrier.attributes}
+    used |= {attribute for carrier in (*names.METRICS, *names.SPANS, *names.EVENTS) for attribute in carrier.attributes}
     assert [attribute.name for attribute in ATTRIBUTES if attribute not in used] == []
 
 

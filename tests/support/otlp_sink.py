@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -23,13 +24,21 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from tests.support.points import Point, SpanRecord, points_of, spans_of
+from tests.support.points import LogLine, Point, SpanRecord, log_lines_of, points_of, spans_of
 
 DECODERS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda body: body,
     "gzip": gzip.decompress,
     "deflate": zlib.decompress,
 }
+
+
+ANSWERS: Mapping[type, tuple[Any, str]] = {
+    ExportMetricsServiceRequest: (ExportMetricsServiceResponse, "rejected_data_points"),
+    ExportTraceServiceRequest: (ExportTraceServiceResponse, "rejected_spans"),
+    ExportLogsServiceRequest: (ExportLogsServiceResponse, "rejected_log_records"),
+}
+"""To each request its response, and the field that says how much was not taken."""
 
 
 class OtlpSink:
@@ -56,6 +65,7 @@ class OtlpSink:
         self.requests: list[tuple[str, str, Mapping[str, str]]] = []
         self._metrics: list[ExportMetricsServiceRequest] = []
         self._traces: list[ExportTraceServiceRequest] = []
+        self._logs: list[ExportLogsServiceRequest] = []
         self._lock = threading.Lock()
 
     # -- what a test reads
@@ -71,6 +81,12 @@ class OtlpSink:
         with self._lock:
             requests = list(self._traces)
         return [span for request in requests for span in spans_of(request.resource_spans)]
+
+    def logs(self) -> list[LogLine]:
+        """Every log record received so far."""
+        with self._lock:
+            requests = list(self._logs)
+        return [line for request in requests for line in log_lines_of(request.resource_logs)]
 
     def names(self) -> set[str]:
         """The names of all metrics received so far."""
@@ -98,11 +114,11 @@ class OtlpSink:
 
     def response_to(self, request: Any) -> Any:
         """The message that answers an accepted export."""
-        for_metrics = isinstance(request, ExportMetricsServiceRequest)
-        response = ExportMetricsServiceResponse() if for_metrics else ExportTraceServiceResponse()
+        response_type, rejected_field = ANSWERS[type(request)]
+        response = response_type()
         if self.rejected is not None:
             count, reason = self.rejected
-            rejected = {"rejected_data_points" if for_metrics else "rejected_spans": count}
+            rejected = {rejected_field: count}
             response.partial_success.MergeFrom(type(response.partial_success)(error_message=reason, **rejected))
         return response
 
@@ -113,8 +129,12 @@ class OtlpSink:
                 self.refused += 1
                 return False
             self.requests.append((transport, path, headers))
-            kept = self._metrics if isinstance(request, ExportMetricsServiceRequest) else self._traces
-            kept.append(request)
+            kept: dict[type, list[Any]] = {
+                ExportMetricsServiceRequest: self._metrics,
+                ExportTraceServiceRequest: self._traces,
+                ExportLogsServiceRequest: self._logs,
+            }
+            kept[type(request)].append(request)
         return True
 
 
@@ -185,7 +205,11 @@ def _url(port: int) -> str:
 
 @contextmanager
 def _http_server(sink: OtlpSink) -> Iterator[str]:
-    messages: dict[str, Any] = {"/v1/metrics": ExportMetricsServiceRequest, "/v1/traces": ExportTraceServiceRequest}
+    messages: dict[str, Any] = {
+        "/v1/metrics": ExportMetricsServiceRequest,
+        "/v1/traces": ExportTraceServiceRequest,
+        "/v1/logs": ExportLogsServiceRequest,
+    }
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -238,6 +262,7 @@ def _serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | No
 @contextmanager
 def _grpc_server(sink: OtlpSink) -> Iterator[str]:
     import grpc
+    from opentelemetry.proto.collector.logs.v1 import logs_service_pb2_grpc as logs
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as traces
 
@@ -254,12 +279,17 @@ def _grpc_server(sink: OtlpSink) -> Iterator[str]:
         def Export(self, request: Any, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
             return export(request, context)
 
+    class Logs(logs.LogsServiceServicer):
+        def Export(self, request: Any, context: grpc.ServicerContext) -> ExportLogsServiceResponse:
+            return export(request, context)
+
     options = [("grpc.compression_enabled_algorithms_bitset", 1)] if sink.cannot_unpack else []
     if sink.largest:
         options.append(("grpc.max_receive_message_length", sink.largest))
     server = grpc.server(ThreadPoolExecutor(2), options=options)
     metrics.add_MetricsServiceServicer_to_server(Metrics(), server)
     traces.add_TraceServiceServicer_to_server(Traces(), server)
+    logs.add_LogsServiceServicer_to_server(Logs(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

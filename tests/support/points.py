@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
@@ -63,6 +64,22 @@ class SpanRecord:
     events: tuple[tuple[str, Mapping[str, Any]], ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class LogLine:
+    """One log record as it arrived, its ids in hex."""
+
+    body: str
+    event: str
+    severity: str
+    severity_number: int
+    time_ns: int
+    trace_id: str
+    span_id: str
+    attributes: Mapping[str, Any]
+    resource: Mapping[str, Any]
+    scope: str
+
+
 def points_of(resources: Iterable[ResourceMetrics], export: int = 0) -> Iterator[Point]:
     """Every data point of one export, in the order in which it was written."""
     for resource_metrics in resources:
@@ -114,6 +131,25 @@ def spans_of(resources: Iterable[ResourceSpans]) -> Iterator[SpanRecord]:
                     attributes=plain(span.attributes),
                     resource=resource,
                     events=tuple((event.name, plain(event.attributes)) for event in span.events),
+                )
+
+
+def log_lines_of(resources: Iterable[ResourceLogs]) -> Iterator[LogLine]:
+    """Every log record of one export, in the order in which it was written."""
+    for resource_logs in resources:
+        for scope_logs in resource_logs.scope_logs:
+            for record in scope_logs.log_records:
+                yield LogLine(
+                    body=record.body.string_value,
+                    event=getattr(record, "event_name", ""),
+                    severity=record.severity_text,
+                    severity_number=record.severity_number,
+                    time_ns=record.time_unix_nano,
+                    trace_id=record.trace_id.hex(),
+                    span_id=record.span_id.hex(),
+                    attributes=plain(record.attributes),
+                    resource=plain(resource_logs.resource.attributes),
+                    scope=scope_logs.scope.name,
                 )
 
 

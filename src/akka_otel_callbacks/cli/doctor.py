@@ -19,7 +19,7 @@ from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.probe import Answer, probe
 from akka_otel_callbacks.cli.verl_checks import findings
 from akka_otel_callbacks.common.export.redaction import header_names, redact_attribute, redact_text, redact_url
-from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Selection, Target, select
+from akka_otel_callbacks.common.export.selection import Selection, Target, select
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
@@ -82,19 +82,20 @@ def doctor() -> None:
 def _selection(environ: Mapping[str, str], run_id: str) -> Selection:
     selection = select(environ, run_id)
     if is_off(EVERYTHING, environ):
-        return replace(selection, metrics=(), traces=(), reason_none=f"{EVERYTHING} is set")
+        return replace(selection, metrics=(), traces=(), logs=(), reason_none=f"{EVERYTHING} is set")
     return selection
 
 
 def _export(selection: Selection, environ: Mapping[str, str], console: Console) -> bool:
-    targets = [(METRICS, target) for target in selection.metrics] + [(TRACES, target) for target in selection.traces]
+    signals = selection.by_signal()
+    targets = [(signal, target) for signal, chosen in signals.items() for target in chosen]
     answers = probe(targets)
     table = _table("Export")
     for (signal, target), answer in zip(targets, answers, strict=True):
         _add(table, MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
-    for signal, chosen in ((METRICS, selection.metrics), (TRACES, selection.traces)):
+    for signal, chosen in signals.items():
         if not chosen:
-            _add(table, MARKS[None], signal.lower(), "not exported", selection.reason_none)
+            _add(table, MARKS[None], signal.lower(), "not exported", selection.why_none(signal))
     for warning in selection.warnings:
         _add(table, MARKS[False], "warning", redact_text(warning, environ))
     if names := header_names(environ):

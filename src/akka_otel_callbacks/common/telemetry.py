@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shlex
 import socket
@@ -17,12 +18,15 @@ from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.selection import Selection, Target, select
 from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.common.log import logger, show_to_people
+from akka_otel_callbacks.common.logs.hearing import hear
+from akka_otel_callbacks.common.logs.record import about
 from akka_otel_callbacks.common.recording.observed import Observed, ReadPoints
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.translator import Capture, Translator
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
 from akka_otel_callbacks.common.vocabulary.source import Source
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from akka_otel_callbacks.common.export.push import Push
+    from akka_otel_callbacks.common.logs.push import LogPush
     from akka_otel_callbacks.common.tracing.trace import Trace
 
 __all__ = ["Capture", "Telemetry"]
@@ -63,6 +68,7 @@ class Telemetry:
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
         self._trace: Trace
+        self._logs: list[LogPush] = []
         self._hooks = Closer("hooks", self._run_hooks)
         self.closed = False
         """Whether nothing more is taken: it has ended, or is about to."""
@@ -93,6 +99,7 @@ class Telemetry:
                 stand under it, or begin traces of their own where it is empty.
         """
         show_to_people()
+        hear()
         telemetry = cls(identity, step_type)
         selection = select(environ, identity.folder, writer)
         for warning in selection.warnings:
@@ -100,6 +107,7 @@ class Telemetry:
         exporters.load_sdk()
         telemetry._open_metrics(selection, meter_provider)
         telemetry._open_traces(selection, tracer_provider, environ, within)
+        telemetry._open_logs(selection)
         telemetry._start_threads()
         atexit.register(telemetry.close)
         _silence_in_children(telemetry)
@@ -150,7 +158,8 @@ class Telemetry:
         processes that may be killed without an end."""
         deadline = time.monotonic() + timeout_s
         self._hurry()
-        flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in self._loops]
+        loops = [*self._loops, *(push.loop for push in self._logs)]
+        flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in loops]
         return all(flushed)
 
     def span(self, span: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
@@ -171,6 +180,12 @@ class Telemetry:
         """As of `Trace.variables`."""
         return self._trace.variables()
 
+    def hear(self, line: logging.LogRecord) -> None:
+        """Takes a log line of the package's: it gets the IDs of the job's span, and goes where logs are sent."""
+        self._trace.mark(line)
+        for push in self._logs:
+            push.add(line)
+
     @guarded
     def close(self, error: BaseException | None = None, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Exports what is left and closes everything, within `timeout_s` in all. Closing twice is closing once.
@@ -181,6 +196,8 @@ class Telemetry:
         """
         if self.closed:
             return
+        if error is not None and self.reports_steps:
+            _say_what_ended_it(error)
         self.closed = True
         current.ended(self)
         atexit.unregister(self.close)
@@ -220,6 +237,8 @@ class Telemetry:
     def _hurry(self) -> None:
         for push, _ in self._pushes:
             push.hurry()
+        for log_push in self._logs:
+            log_push.hurry()
 
     def _run_hooks(self) -> None:
         for close in self._close_at_once:
@@ -291,17 +310,36 @@ class Telemetry:
         parent = parent_context(environ if within is None else within)
         self._trace = Trace(tracer, parent, has_job=within is None)
 
+    def _open_logs(self, selection: Selection) -> None:
+        from akka_otel_callbacks.common.logs.push import LogPush
+
+        for exporter, target in exporters.open_logs(selection):
+            self._logs.append(LogPush(exporter, target, self._resource, self._trace.place, SCOPE))
+        self._closers.extend(push.loop for push in self._logs)
+
     def _say_what_is_missing(self, timeout_s: float) -> None:
         told = [push.missing(timeout_s, ended=not loop.is_alive()) for push, loop in self._pushes]
         for missing in filter(None, told):
             logger.warning("%s", missing)
         for closer in () if any(told) else self._closers:  # what keeps the figures out keeps the spans out, too
-            if closer.is_alive() and closer not in self._loops:
+            if closer.is_alive() and not isinstance(closer, ExportLoop):
                 logger.warning("the last %s were not sent within %g s", closer.what, timeout_s)
+        for push in self._logs:
+            push.say_what_is_missing()
         if self._hooks.is_alive():
             logger.warning("what ends with the telemetry, such as the GPU sampler, did not end within %g s", timeout_s)
         if self._translator is not None:
             self._translator.say_what_is_missing()
+
+
+def _say_what_ended_it(error: BaseException) -> None:
+    """By its class: a message may quote the data."""
+    name = type(error).__name__
+    what = about(names.EVENT_JOB_FAILED, {names.ATTR_ERROR_TYPE.name: name})
+    if isinstance(error, Exception):
+        logger.error("the training failed with %s", name, extra=what)
+    else:
+        logger.warning("the training was stopped by %s", name, extra=what)
 
 
 def _silence_in_children(telemetry: Telemetry) -> None:

@@ -149,7 +149,7 @@ def test_what_a_collector_rejects_is_not_delivered(
     assert not any([both.metrics(), both.spans(), both.metrics()])
     ((level, message),) = said(log)
     assert level == "WARNING"
-    assert message.endswith(f"rejected {count} of the points or spans: the quota is used up")
+    assert message.endswith(f"rejected {count} of the points, spans or log records: the quota is used up")
 
 
 @pytest.mark.parametrize("protocol", TRANSPORTS)
@@ -172,7 +172,7 @@ def test_what_it_rejects_of_an_export_is_told_and_not_sent_again(
     rewards = [point.value for point in sink.series(names.RL_STEP_REWARD) if point in sink.metrics()[before:]]
     assert rewards.count(1.0) <= 2, "the step's own point, and what held when it was sent"
     warning, *_ = [message for level, message in said(log) if level == "WARNING"]
-    assert warning.endswith("rejected 1 of the points or spans: a point is too old")
+    assert warning.endswith("rejected 1 of the points, spans or log records: a point is too old")
 
 
 @pytest.mark.parametrize("protocol", TRANSPORTS)

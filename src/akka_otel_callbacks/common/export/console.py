@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from akka_otel_callbacks.common.log import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 kept: TextIO | None = None
 """What is written to in place of the current stdout; for a program that hides what others write there."""
@@ -34,6 +38,23 @@ class Stdout:
 
     def flush(self) -> None:
         """Nothing is kept."""
+
+
+class ConsoleLogs:
+    """Writes log records as OTLP/JSON, a line for each export."""
+
+    def __init__(self) -> None:
+        self._out = Stdout()
+
+    def export(self, request: ExportLogsServiceRequest) -> bool:
+        from akka_otel_callbacks.common.export.files import log_document
+
+        self._out.write(json.dumps(log_document(request)) + "\n")
+        return True
+
+    def hurry(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def _write(stream: Any, text: str) -> None:

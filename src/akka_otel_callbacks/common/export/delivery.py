@@ -13,6 +13,8 @@ from akka_otel_callbacks.common.text import one_line
 
 REJECTED = "rejected"
 """The kind of a reply to what arrived and was not taken as a whole."""
+REJECTED_FIELDS = "rejected_data_points", "rejected_spans", "rejected_log_records"
+"""How many it was, in the response to each signal."""
 TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds maximum size", re.IGNORECASE)
 """How receivers say that a message is more than they take, which has a status of its own over HTTP only."""
 
@@ -48,10 +50,10 @@ class Reply:
         """The receiver said yes; its response may say that it did not take everything."""
         partial = getattr(response, "partial_success", None)
         said = one_line(getattr(partial, "error_message", ""))
-        rejected = max(getattr(partial, "rejected_data_points", 0), getattr(partial, "rejected_spans", 0))
+        rejected = max(getattr(partial, field, 0) for field in REJECTED_FIELDS)
         if not rejected:
             return cls(True, said, status=status)
-        reason = f"it rejected {rejected} of the points or spans: {said or 'no reason given'}"
+        reason = f"it rejected {rejected} of the points, spans or log records: {said or 'no reason given'}"
         return cls(False, reason, kind=REJECTED, status=status)
 
 

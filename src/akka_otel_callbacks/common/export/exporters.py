@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.export.redaction import redact_text
-from akka_otel_callbacks.common.export.selection import DEFAULT_INTERVAL_S, METRICS, TRACES, Selection, Target
+from akka_otel_callbacks.common.export.selection import DEFAULT_INTERVAL_S, LOGS, METRICS, TRACES, Selection, Target
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.text import one_line
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
+
+    from akka_otel_callbacks.common.logs.push import LogExporter
 
 SPAN_LIMITS = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT")
 FILE_PAUSE_S = 2.0
@@ -60,6 +62,11 @@ def open_metrics(selection: Selection) -> list[MetricOutput]:
 
 def open_traces(selection: Selection) -> list[SpanExporter]:
     return _open(selection, TRACES, selection.traces, _open_trace)
+
+
+def open_logs(selection: Selection) -> list[tuple[LogExporter, Target]]:
+    """Each with where it sends to."""
+    return _open(selection, LOGS, selection.logs, lambda target: (_open_log(target), target))
 
 
 def _open(
@@ -163,3 +170,18 @@ def _open_trace(target: Target) -> SpanExporter:
     from akka_otel_callbacks.common.export.otlp.exporters import OtlpSpans
 
     return OtlpSpans(target)
+
+
+def _open_log(target: Target) -> LogExporter:
+    if target.kind == "file":
+        from akka_otel_callbacks.common.export.files import LogFile
+
+        assert target.path is not None
+        return LogFile(target.path)
+    if target.kind == "console":
+        from akka_otel_callbacks.common.export.console import ConsoleLogs
+
+        return ConsoleLogs()
+    from akka_otel_callbacks.common.export.otlp.exporters import OtlpLogs
+
+    return OtlpLogs(target)

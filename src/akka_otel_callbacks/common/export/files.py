@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -18,6 +18,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from akka_otel_callbacks.common.export.json_lines import JsonLines
 from akka_otel_callbacks.common.export.otlp.json import document
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 ID_FIELDS = ("traceId", "spanId", "parentSpanId")
 
@@ -56,6 +59,26 @@ class SpanFile(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return True
+
+
+class LogFile:
+    """Appends one `{"resourceLogs": …}` document per export."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = JsonLines(path)
+
+    def export(self, request: ExportLogsServiceRequest) -> bool:
+        return self._lines.write(log_document(request))
+
+    def hurry(self) -> None: ...
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def log_document(request: ExportLogsServiceRequest) -> dict[str, Any]:
+    """Log records in OTLP/JSON."""
+    return cast(dict[str, Any], _hex_ids(MessageToDict(request, use_integers_for_enums=True)))
 
 
 def _hex_ids(value: Any) -> Any:

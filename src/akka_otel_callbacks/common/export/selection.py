@@ -15,13 +15,18 @@ from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings, OtlpVa
 from akka_otel_callbacks.common.export.redaction import redact_url
 from akka_otel_callbacks.common.text import one_line
 
-METRICS, TRACES = "METRICS", "TRACES"
-KINDS = {METRICS: ("otlp", "console", "prometheus", "file", "none"), TRACES: ("otlp", "console", "file", "none")}
+METRICS, TRACES, LOGS = SIGNALS = "METRICS", "TRACES", "LOGS"
+KINDS = {
+    METRICS: ("otlp", "console", "prometheus", "file", "none"),
+    TRACES: ("otlp", "console", "file", "none"),
+    LOGS: ("otlp", "console", "file", "none"),
+}
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0
 """A reported step is exported at once where the last export began this long ago, so that a process that is killed has
 lost no more. Where the user set an interval, that alone holds."""
 DEFAULT_PORT = 9464
+NO_LOGS = f"only OTEL_{LOGS}_EXPORTER or OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT asks for them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Selection:
 
     metrics: tuple[Target, ...]
     traces: tuple[Target, ...]
+    logs: tuple[Target, ...]
     interval_s: float
     pause_s: float | None
     """Between exports of steps; None: the interval alone holds."""
@@ -56,11 +62,21 @@ class Selection:
     warnings: tuple[str, ...] = ()
     reason_none: str = ""
 
+    def by_signal(self) -> Mapping[str, tuple[Target, ...]]:
+        """The targets of each."""
+        return {METRICS: self.metrics, TRACES: self.traces, LOGS: self.logs}
+
+    def why_none(self, signal: str) -> str:
+        """The reason why a signal is not exported."""
+        return NO_LOGS if signal == LOGS and (self.metrics or self.traces) else self.reason_none
+
 
 def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selection:
     """Reads `OTEL_SDK_DISABLED`, `OTEL_{METRICS,TRACES}_EXPORTER`, the OTLP endpoint variables and
     `OTEL_EXPORTER_OTLP_PROTOCOL`, in this order; where none of them says anything, the embedded files in
-    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take both signals.
+    `AKKA_OTEL_DIR` (default `akka-otel/<run id>/`) take metrics and traces. Logs go out only where
+    `OTEL_LOGS_EXPORTER` or a logs endpoint asks for them: a collector that takes metrics and traces often has no
+    place for logs, and would refuse them.
 
     Args:
         environ: the process's environment.
@@ -69,13 +85,13 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     """
     named = os.path.expanduser(_text(environ, "AKKA_OTEL_DIR"))  # no shell does that in a YAML file
     directory = Path(named or Path("akka-otel") / _safe(run_id))
-    files = {signal: directory / _file_name(signal.lower(), writer) for signal in (METRICS, TRACES)}
+    files = {signal: directory / _file_name(signal.lower(), writer) for signal in SIGNALS}
     warnings: list[str] = []
     asked_interval_s = _interval_s(environ, warnings)
     interval_s = asked_interval_s or DEFAULT_INTERVAL_S
     pause_s = None if asked_interval_s else STEP_PAUSE_S
     if _text(environ, "OTEL_SDK_DISABLED").lower() == "true":
-        return Selection((), (), interval_s, pause_s, files, reason_none="OTEL_SDK_DISABLED is true")
+        return Selection((), (), (), interval_s, pause_s, files, reason_none="OTEL_SDK_DISABLED is true")
     asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
     if all(targets is None for targets in asked.values()):
         reason = "no exporter and no OTLP endpoint is configured"
@@ -83,6 +99,7 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     return Selection(
         metrics=asked[METRICS] or (),
         traces=asked[TRACES] or (),
+        logs=_asked_logs(environ, files[LOGS], warnings),
         interval_s=interval_s,
         pause_s=pause_s,
         files=files,
@@ -121,6 +138,11 @@ def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[s
         "console": lambda: Target("console", f"{variable}=console"),
     }
     return tuple(targets[kind]() for kind in known if kind != "none") if known else None
+
+
+def _asked_logs(environ: Mapping[str, str], file: Path, warnings: list[str]) -> tuple[Target, ...]:
+    own = f"OTEL_{LOGS}_EXPORTER", f"OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT"
+    return (_asked(environ, LOGS, file, warnings) or ()) if any(_text(environ, name) for name in own) else ()
 
 
 def _otlp_target(otlp: OtlpVariables, file: Path, reason: str) -> Target:

@@ -12,6 +12,7 @@ from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailabl
 from akka_otel_callbacks.common.gpu.xid_codes import describe
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.logs.record import about
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
@@ -140,13 +141,16 @@ class XidWatcher:
         gpu = self._gpu_of(event)
         code = int(event.eventData)
         if gpu is None:
-            logger.warning("XID %d on a GPU that could not be told: %s", code, describe(code))
+            what = about(names.EVENT_GPU_XID, {names.ATTR_GPU_XID.name: code})
+            logger.warning("XID %d on a GPU that could not be told: %s", code, describe(code), extra=what)
             return
         if gpu.instances and not gpu.instances & {event.gpuInstanceId, None} and event.gpuInstanceId != NO_INSTANCE:
             return  # it was on another job's slice of the GPU
         gpu.errors += 1
         gpu.last = code
-        logger.warning("XID %d on %s (%s): %s", code, gpu.device.uuid, gpu.device.name or "GPU", describe(code))
+        what = about(names.EVENT_GPU_XID, {**gpu.device.attributes, names.ATTR_GPU_XID.name: code})
+        name = gpu.device.name or "GPU"
+        logger.warning("XID %d on %s (%s): %s", code, gpu.device.uuid, name, describe(code), extra=what)
 
     def _gpu_of(self, event: Any) -> Watched | None:
         """By the handle that was registered; by asking the GPU only where no handle is the same."""

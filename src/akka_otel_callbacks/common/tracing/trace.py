@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,11 @@ class Trace:
         """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's; empty where nothing
         is traced."""
         return variables(self._context)
+
+    def mark(self, line: logging.LogRecord) -> None:
+        """Puts the IDs on a log line, under the names that OpenTelemetry's instrumentation of `logging` uses."""
+        if self.place.is_valid:
+            line.otelTraceID, line.otelSpanID = f"{self.place.trace_id:032x}", f"{self.place.span_id:016x}"
 
     def begin(
         self, name: str, start_ns: int, parent: Span | None = None, attributes: Mapping[str, Any] | None = None

@@ -78,3 +78,18 @@ class Span:
     def of(self, value: str) -> str:
         """The name of the family's span for a value, as `….checkpoint.upload` for `upload`."""
         return f"{self.name}.{value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One log record of the registry.
+
+    Attributes:
+        name: the full name.
+        description: one sentence.
+        attributes: what it may carry.
+    """
+
+    name: str
+    description: str
+    attributes: tuple[Attribute, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from akka_otel_callbacks.common.vocabulary.metric import Attribute, Kind, Metric, Span
+from akka_otel_callbacks.common.vocabulary.metric import Attribute, Event, Kind, Metric, Span
 
 # Well-known attribute values.
 
@@ -355,6 +355,11 @@ ATTR_GPU_DERIVED: Final = Attribute(
     "akka.optimize.training.gpu.derived",
     bool,
     "Whether the GPU time was estimated from the start and end of the job.",
+)
+ATTR_GPU_XID: Final = Attribute(
+    "akka.optimize.training.gpu.xid",
+    int,
+    "The driver's code of a GPU fault, on the log record of each.",
 )
 ATTR_JOB_RANK: Final = Attribute(
     "akka.optimize.training.job.rank",
@@ -1765,6 +1770,23 @@ SPAN_SFT_STEP_PHASE: Final = Span(
     one_per=ATTR_SFT_STEP_PHASE,
 )
 
+# Log records.
+
+EVENT_GPU_XID: Final = Event(
+    "akka.optimize.training.gpu.xid",
+    "The driver reported a fault of a GPU.",
+    attributes=(
+        ATTR_HW_ID,
+        ATTR_HW_NAME,
+        ATTR_GPU_XID,
+    ),
+)
+EVENT_JOB_FAILED: Final = Event(
+    "akka.optimize.training.job.failed",
+    "An exception ended the training.",
+    attributes=(ATTR_ERROR_TYPE,),
+)
+
 JOB_METRICS: Final = (
     CHECKPOINT_OPERATION_DURATION,
     CHECKPOINT_PENDING,
@@ -1898,4 +1920,9 @@ SPANS: Final = (
     SPAN_RL_STEP_PHASE,
     SPAN_SFT_STEP,
     SPAN_SFT_STEP_PHASE,
+)
+
+EVENTS: Final = (
+    EVENT_GPU_XID,
+    EVENT_JOB_FAILED,
 )

@@ -1,4 +1,4 @@
-"""The OTLP exporters, of metrics and of spans, over HTTP and gRPC.
+"""The OTLP exporters, of metrics, spans and log records, over HTTP and gRPC.
 
 The messages are the SDK's; sending them is ours. The SDK's exporters count a redirect as delivered and do not read that
 a collector rejected everything, read replies of any size, log the headers that they cannot use, and print a traceback
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -28,19 +29,24 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExpor
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from akka_otel_callbacks.common.export.delivery import Reply, Watch
+from akka_otel_callbacks.common.export.delivery import REJECTED, Reply, Watch
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.otlp.settings import HTTP, PLAIN, OtlpSettings
-from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Target
+from akka_otel_callbacks.common.export.selection import LOGS, METRICS, TRACES, Target
 from akka_otel_callbacks.common.log import logger
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-REQUESTS: dict[str, type[Message]] = {METRICS: ExportMetricsServiceRequest, TRACES: ExportTraceServiceRequest}
+REQUESTS: dict[str, type[Message]] = {
+    METRICS: ExportMetricsServiceRequest,
+    TRACES: ExportTraceServiceRequest,
+    LOGS: ExportLogsServiceRequest,
+}
 REPLIES: dict[type[Message], type[Message]] = {
     ExportMetricsServiceRequest: ExportMetricsServiceResponse,
     ExportTraceServiceRequest: ExportTraceServiceResponse,
+    ExportLogsServiceRequest: ExportLogsServiceResponse,
 }
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 DELTAS = {
@@ -196,4 +202,24 @@ class OtlpSpans(SpanExporter):
         return True
 
     def shutdown(self) -> None:
+        self.delivery.close()
+
+
+class OtlpLogs:
+    """Sends log records to a collector."""
+
+    def __init__(self, target: Target) -> None:
+        self.delivery = Delivery(target)
+
+    def export(self, request: ExportLogsServiceRequest) -> bool:
+        """Whether it is not to be sent again: what the collector rejected of it would be rejected again."""
+        if self.delivery(request):
+            return True
+        reply = self.delivery.reply
+        return reply is not None and reply.kind == REJECTED
+
+    def hurry(self) -> None:
+        self.delivery.hurry()
+
+    def close(self) -> None:
         self.delivery.close()

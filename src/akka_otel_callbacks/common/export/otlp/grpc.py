@@ -38,10 +38,11 @@ def _quiet_core() -> Iterator[None]:
 
 with _quiet_core():
     import grpc
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2_grpc import LogsServiceStub
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import MetricsServiceStub
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
-STUBS: dict[str, Any] = {"METRICS": MetricsServiceStub, "TRACES": TraceServiceStub}
+STUBS: dict[str, Any] = {"METRICS": MetricsServiceStub, "TRACES": TraceServiceStub, "LOGS": LogsServiceStub}
 COMPRESSIONS = {"none": None, "gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}
 WORTH_ANOTHER_TRY = (
     grpc.StatusCode.CANCELLED,

@@ -46,7 +46,7 @@ def _without_gauges(scope: ScopeMetrics) -> ScopeMetrics:
 
 def _points(course: Course) -> bytes:
     """The points of one series in protobuf's form. They differ in time and value, which have a fixed width."""
-    attributes = metrics_pb2.NumberDataPoint(attributes=_labels(course.attributes)).SerializeToString()
+    attributes = metrics_pb2.NumberDataPoint(attributes=labels(course.attributes)).SerializeToString()
     head = DATA_POINTS + _varint(len(attributes) + WITH_DOUBLE.size)
     return b"".join(
         [
@@ -68,7 +68,8 @@ def _varint(number: int) -> bytes:
     return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 
 
-def _labels(attributes: Mapping[str, Any]) -> list[KeyValue]:
+def labels(attributes: Mapping[str, Any]) -> list[KeyValue]:
+    """Attributes in protobuf's form; each value is text, a number or a truth value."""
     return [KeyValue(key=key, value=AnyValue(**{_field(value): value})) for key, value in attributes.items()]
 
 

@@ -1,0 +1,1 @@
+"""The package's own log lines as OTLP log records, with the trace that they belong to."""
