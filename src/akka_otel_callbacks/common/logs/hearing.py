@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from akka_otel_callbacks.common import current
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.run import current
 
 
 class Hearing(logging.Filter):
