@@ -80,7 +80,8 @@ def test_sft_goes_where_the_environment_says(tmp_path: Path) -> None:
     assert sink.latest(names.SFT_STEP_COUNT).value == 6
     assert sink.latest(names.SFT_EVAL_LOSS).value > 0
     assert (
-        f"The figures went to otlp {sink.http}/v1/metrics, because OTEL_EXPORTER_OTLP_ENDPOINT is set." in result.stdout
+        f"The figures went to otlp http/protobuf {sink.http}/v1/metrics, because OTEL_EXPORTER_OTLP_ENDPOINT is set."
+        in result.stdout
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.cli.probe import Answer, probe
-from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Target, select
+from akka_otel_callbacks.cli.probe import probe
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.export.targets.console import ConsoleTarget
+from akka_otel_callbacks.common.export.targets.file import FileTarget
+from akka_otel_callbacks.common.export.targets.prometheus import PrometheusTarget
+from akka_otel_callbacks.common.export.targets.target import Answer, Target
 from tests.support.otlp_sink import answering, otlp_sink, refusing, silent
 
 
@@ -20,7 +24,7 @@ def _probe_both(monkeypatch: pytest.MonkeyPatch, url: str, protocol: str = "http
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     selection = select(os.environ, "run")
-    return probe([(METRICS, selection.metrics[0]), (TRACES, selection.traces[0])])
+    return probe([selection.metrics[0], selection.traces[0]])
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
@@ -78,17 +82,17 @@ def test_a_prometheus_address() -> None:
     pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        target = Target("prometheus", "asked", address=("127.0.0.1", port))
-        (answer,) = probe([(METRICS, target)])
+        target = PrometheusTarget("asked", "127.0.0.1", port)
+        (answer,) = probe([target])
         assert answer.ok is False
         assert "in use" in answer.text
-    assert probe([(METRICS, target)]) == [Answer(True, "the address is free")]
+    assert probe([target]) == [Answer(True, "the address is free")]
 
 
 @pytest.mark.parametrize(
     ("target", "package", "extra"),
     [
-        (Target("prometheus", "asked", address=("127.0.0.1", 0)), "opentelemetry.exporter.prometheus", "prometheus"),
+        (PrometheusTarget("asked", "127.0.0.1", 0), "opentelemetry.exporter.prometheus", "prometheus"),
         (
             select({"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "run").metrics[0],
             "grpc",
@@ -99,14 +103,14 @@ def test_a_prometheus_address() -> None:
 def test_a_package_that_is_missing(target: Target, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "akka_otel_callbacks.common.export.otlp.grpc", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    (answer,) = probe([(METRICS, target)])
+    (answer,) = probe([target])
     assert answer.ok is False
     assert f"pip install 'akka-otel-callbacks[{extra}]'" in answer.text
 
 
 def test_a_file(tmp_path: Path) -> None:
     def answer(path: Path) -> Answer:
-        return probe([(METRICS, Target("file", "asked", path=path))])[0]
+        return probe([FileTarget("asked", path)])[0]
 
     assert answer(tmp_path / "new" / "deep" / "metrics.jsonl") == Answer(True, "can be written")
     assert list(tmp_path.iterdir()) == []  # finding out leaves no trace
@@ -118,4 +122,4 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_a_console_has_nothing_to_find_out() -> None:
-    assert probe([(TRACES, Target("console", "asked"))]) == [Answer(None)]
+    assert probe([ConsoleTarget("asked")]) == [Answer(None)]

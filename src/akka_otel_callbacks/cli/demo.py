@@ -22,8 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
 from akka_otel_callbacks.cli.table import summary
-from akka_otel_callbacks.common.export.redaction import redact_url
-from akka_otel_callbacks.common.export.selection import Target, select
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.export.targets.file import FileTarget
+from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.log import logger
 
 if TYPE_CHECKING:
@@ -133,9 +134,8 @@ def _watcher(progress: Progress) -> TrainerCallback:
 
 
 def _say_where(target: Target, console: Console) -> None:
-    if target.path is None:
-        where = f"{target.kind} {redact_url(target.endpoint or '')}".strip()
-        console.print(f"The figures went to {where}, because {target.reason}.", soft_wrap=True)
+    if not isinstance(target, FileTarget):
+        console.print(f"The figures went to {target}, because {target.reason}.", soft_wrap=True)
         return
     if not target.path.exists():
         raise stop(f"Nothing was written to {target.path}; the warnings above say why.", code=1)

@@ -16,10 +16,11 @@ from rich.text import Text
 
 from akka_otel_callbacks.cli.gpus import gpus
 from akka_otel_callbacks.cli.output import printable, stdout, stop
-from akka_otel_callbacks.cli.probe import Answer, probe
+from akka_otel_callbacks.cli.probe import probe
 from akka_otel_callbacks.cli.verl_checks import findings
-from akka_otel_callbacks.common.export.redaction import header_names, redact_attribute, redact_text, redact_url
-from akka_otel_callbacks.common.export.selection import Selection, Target, select
+from akka_otel_callbacks.common.export.redaction import header_names, redact_attribute, redact_text
+from akka_otel_callbacks.common.export.selection import Selection, select
+from akka_otel_callbacks.common.export.targets.target import Answer, Target
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
@@ -89,10 +90,10 @@ def _selection(environ: Mapping[str, str], run_id: str) -> Selection:
 def _export(selection: Selection, environ: Mapping[str, str], console: Console) -> bool:
     signals = selection.by_signal()
     targets = [(signal, target) for signal, chosen in signals.items() for target in chosen]
-    answers = probe(targets)
+    answers = probe(target for _, target in targets)
     table = _table("Export")
     for (signal, target), answer in zip(targets, answers, strict=True):
-        _add(table, MARKS[answer.ok], signal.lower(), *_target(target, answer, environ))
+        _add(table, MARKS[answer.ok], signal.lower(), str(target), _said(target, answer, environ))
     for signal, chosen in signals.items():
         if not chosen:
             _add(table, MARKS[None], signal.lower(), "not exported", selection.why_none(signal))
@@ -104,10 +105,8 @@ def _export(selection: Selection, environ: Mapping[str, str], console: Console) 
     return not selection.warnings and all(answer.ok is not False for answer in answers)
 
 
-def _target(target: Target, answer: Answer, environ: Mapping[str, str]) -> tuple[str, str]:
-    where = redact_url(target.endpoint) if target.endpoint else str(target.path or "")
-    place = " ".join(part for part in (target.kind, target.protocol, where) if part)
-    return place, "\n".join(part for part in (target.reason, redact_text(answer.text, environ)) if part)
+def _said(target: Target, answer: Answer, environ: Mapping[str, str]) -> str:
+    return "\n".join(part for part in (target.reason, redact_text(answer.text, environ)) if part)
 
 
 def _engines(environ: Mapping[str, str], selection: Selection, console: Console) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import NamedTuple
 
-from akka_otel_callbacks.common.export.selection import METRICS, Selection
+from akka_otel_callbacks.common.export.selection import Selection
+from akka_otel_callbacks.common.export.signals import METRICS
+from akka_otel_callbacks.common.export.targets.prometheus import PrometheusTarget
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 GROUP, NAME, MODULE = "verl.plugins", "akka_otel", "akka_otel_callbacks.verl.plugin"
@@ -27,7 +29,7 @@ def findings(version: tuple[int, ...], environ: Mapping[str, str], selection: Se
         yield Finding(None, f"{EVERYTHING} is set: the logger {NAME} does nothing")
     elif reason := refusal(version, environ):
         yield Finding(False, f"verl refuses the logger {NAME}: {reason}")
-    if any(target.kind == "prometheus" for target in selection.metrics):
+    if any(isinstance(target, PrometheusTarget) for target in selection.metrics):
         folder = selection.files[METRICS].parent
         yield Finding(
             None,

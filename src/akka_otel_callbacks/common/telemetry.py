@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import shlex
-import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export import exporters
-from akka_otel_callbacks.common.export.selection import Selection, Target, select
+from akka_otel_callbacks.common.export.selection import Selection, select
+from akka_otel_callbacks.common.export.targets.target import MetricOutput
+from akka_otel_callbacks.common.forks import call_in_children
 from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.logs.hearing import hear
@@ -110,7 +110,9 @@ class Telemetry:
         telemetry._open_logs(selection)
         telemetry._start_threads()
         atexit.register(telemetry.close)
-        _silence_in_children(telemetry)
+        # A forked child must not export its parent's figures a second time, not even through a provider that is handed
+        # in, whose reader the SDK starts again in the child.
+        call_in_children(weakref.WeakMethod(telemetry.silence))
         if isinstance(identity, RunIdentity):
             current.opened(telemetry)
         return telemetry
@@ -253,9 +255,7 @@ class Telemetry:
             self._closers.append(Closer("metrics", _flush_of(meter_provider)))
             self._use_instruments(meter_provider)
             return
-        outputs = exporters.open_metrics(selection)
-        _announce([output.target for output in outputs], selection.reason_none)
-        if outputs:
+        if outputs := exporters.open_metrics(selection):
             self._use_data(outputs)
 
     def _use_instruments(self, meter_provider: MeterProvider) -> None:
@@ -268,7 +268,7 @@ class Telemetry:
             instruments = StepInstruments(meter, self._step_type, self._recorder, self._translator)
             self._end_sources.extend(instruments.ends)
 
-    def _use_data(self, outputs: Sequence[exporters.MetricOutput]) -> None:
+    def _use_data(self, outputs: Sequence[MetricOutput]) -> None:
         """Our own exporters get data: every step, and a histogram as a whole, where an instrument takes value by
         value and shows the latest."""
         from akka_otel_callbacks.common.export.producer import Run
@@ -284,8 +284,8 @@ class Telemetry:
                 serve(output.scraped, run)
             if output.exporter is not None:
                 push = Push(output.exporter, run, output.target)
-                share = self.identity.share
-                self._loops.append(ExportLoop(push.export, push.close, output.interval_s, output.pause_s, share))
+                interval_s, pause_s, share = output.schedule.interval_s, output.schedule.pause_s, self.identity.share
+                self._loops.append(ExportLoop(push.export, push.close, interval_s, pause_s, share))
                 self._pushes.append((push, self._loops[-1]))
         self._closers.extend(self._loops)
 
@@ -342,28 +342,6 @@ def _say_what_ended_it(error: BaseException) -> None:
         logger.warning("the training was stopped by %s", name, extra=what)
 
 
-def _silence_in_children(telemetry: Telemetry) -> None:
-    """A forked child must not export its parent's figures a second time, not even through a provider that is handed
-    in, whose reader the SDK starts again in the child."""
-    silence = weakref.WeakMethod(telemetry.silence)
-
-    def in_child() -> None:
-        if (found := silence()) is not None:
-            found()
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=in_child)
-
-
 def _flush_of(provider: object) -> Callable[[], object]:
     """The flush of a provider that is handed in; its end is its owner's. The API's no-op providers have none."""
     return getattr(provider, "force_flush", lambda: None)
-
-
-def _announce(targets: Sequence[Target], reason_none: str) -> None:
-    if not targets:
-        logger.info("no figures are exported: %s", reason_none)
-    for target in targets:
-        look = f"; look with `akka-otel show {shlex.quote(str(target.path.parent))}`" if target.path else ""
-        here = f" on {socket.gethostname()}" if target.path or target.kind == "prometheus" else ""
-        logger.info("figures go to %s (%s)%s%s", target, target.reason, look, here)

@@ -21,7 +21,10 @@ from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.files import MetricFile, SpanFile
 from akka_otel_callbacks.common.export.otlp.exporters import OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.export.otlp.settings import PROTOCOLS
-from akka_otel_callbacks.common.export.selection import KINDS, METRICS, TRACES, Selection, select
+from akka_otel_callbacks.common.export.selection import Selection, select
+from akka_otel_callbacks.common.export.signals import METRICS, TRACES
+from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
+from akka_otel_callbacks.common.export.targets.target import MetricOutput
 
 ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 CERTIFICATE = "OTEL_EXPORTER_OTLP_CERTIFICATE"
@@ -168,14 +171,14 @@ def test_a_wrong_value_is_one_clear_warning_and_the_next_choice(
     assert targets(selection) == (metrics, traces)
     assert len(selection.warnings) == 1
     assert warning in selection.warnings[0]
-    assert selection.interval_s == 60
+    assert selection.schedule.interval_s == 60
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1000", 1.0), (" 2500 ", 2.5), ("0.5", 0.0005), ("", 60.0), (" ", 60.0)]
 )
 def test_the_interval_is_in_milliseconds(text: str, seconds: float) -> None:
-    assert select({"OTEL_METRIC_EXPORT_INTERVAL": text}, "run").interval_s == seconds
+    assert select({"OTEL_METRIC_EXPORT_INTERVAL": text}, "run").schedule.interval_s == seconds
 
 
 def test_several_processes_of_a_run_write_files_of_their_own() -> None:
@@ -214,13 +217,12 @@ VALUES = st.text() | st.lists(WORDS).map("".join)
 @given(st.dictionaries(st.sampled_from(VARIABLES), VALUES))
 def test_any_environment_is_a_selection(environ: dict[str, str]) -> None:
     selection = select(environ, "run")
-    assert all(target.kind in KINDS[METRICS] for target in selection.metrics)
-    assert all(target.kind in KINDS[TRACES] for target in selection.traces)
+    assert all(METRICS in target.signals for target in selection.metrics)
+    assert all(TRACES in target.signals for target in selection.traces)
     for target in (*selection.metrics, *selection.traces):
-        assert (target.kind == "otlp") == (target.protocol in PROTOCOLS)
-        assert (target.kind == "file") == (target.path is not None)
-        assert str(target)
-    assert 0 < selection.interval_s < math.inf
+        assert str(target).startswith(target.kind)
+        assert not isinstance(target, OtlpTarget) or target.settings.protocol in PROTOCOLS
+    assert 0 < selection.schedule.interval_s < math.inf
     assert all(warning.isprintable() for warning in selection.warnings), "one line each"
     assert targets(select(environ, "run")) == targets(selection)
 
@@ -229,7 +231,7 @@ def test_any_environment_is_a_selection(environ: dict[str, str]) -> None:
 
 
 @contextmanager
-def opened(environ: Mapping[str, str]) -> Iterator[tuple[list[exporters.MetricOutput], list]]:
+def opened(environ: Mapping[str, str]) -> Iterator[tuple[list[MetricOutput], list]]:
     selection = select(environ, "run")
     metrics, traces = exporters.open_metrics(selection), exporters.open_traces(selection)
     try:
@@ -239,7 +241,7 @@ def opened(environ: Mapping[str, str]) -> Iterator[tuple[list[exporters.MetricOu
             output.close()
 
 
-def kinds(outputs: list[exporters.MetricOutput]) -> list[type]:
+def kinds(outputs: list[MetricOutput]) -> list[type]:
     return [type(output.exporter or output.scraped) for output in outputs]
 
 
@@ -273,10 +275,11 @@ def test_what_is_selected_is_opened(
     with opened(environ) as (outputs, span_exporters):
         assert kinds(outputs) == metrics
         assert [type(exporter) for exporter in span_exporters] == traces
-        assert {output.interval_s for output in outputs} <= {60.0}
-        pauses_s: dict[type, float | None] = {PrometheusMetricReader: None, MetricFile: 2.0}
-        assert [output.pause_s for output in outputs] == [pauses_s.get(kind, 10.0) for kind in metrics]
-    assert log.records == []
+        assert {output.schedule.interval_s for output in outputs} <= {60.0}
+        assert [output.schedule.pause_s for output in outputs] == [
+            2.0 if kind is MetricFile else 10.0 for kind in metrics
+        ]
+    assert {record.levelname for record in log.records} == {"INFO"}
 
 
 def stand_in_warning(log: pytest.LogCaptureFixture, *parts: str) -> None:
@@ -334,6 +337,6 @@ def test_one_file_stands_in_for_all_that_fail(environment: pytest.MonkeyPatch, l
     both |= {METRICS_ENDPOINT: "https://localhost:1", CERTIFICATE: "/no/such/ca.pem"}
     with opened({**both, PROTOCOL: "grpc"}) as (outputs, _):
         assert kinds(outputs) == [MetricFile]
-    assert len(log.records) == 2
+    assert [record.levelname for record in log.records] == ["WARNING", "WARNING", "INFO"]
     with opened({**both, "OTEL_METRICS_EXPORTER": "otlp,file"}) as (outputs, _):
         assert kinds(outputs) == [MetricFile]

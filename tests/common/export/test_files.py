@@ -19,7 +19,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from akka_otel_callbacks.common.export import exporters
+from akka_otel_callbacks.common.export.targets import file
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
@@ -166,7 +166,7 @@ def test_a_program_that_changes_its_folder_finds_the_files_where_they_were_annou
 def test_quick_steps_are_not_written_one_by_one_but_all_are_in_what_is_written(
     start: Start, environment: pytest.MonkeyPatch
 ) -> None:
-    environment.setattr(exporters, "FILE_PAUSE_S", 0.25)
+    environment.setattr(file, "PAUSE_S", 0.25)
     telemetry = start()
     for number in range(1, 101):
         report(telemetry, RLStep(number=number, reward=float(number), duration_s=0.01))
@@ -182,7 +182,7 @@ def test_quick_steps_are_not_written_one_by_one_but_all_are_in_what_is_written(
 
 
 def test_slow_steps_keep_a_line_each(start: Start, environment: pytest.MonkeyPatch) -> None:
-    environment.setattr(exporters, "FILE_PAUSE_S", 0.05)
+    environment.setattr(file, "PAUSE_S", 0.05)
     telemetry = start()
     for number in range(1, 6):
         report(telemetry, RLStep(number=number, reward=float(number)))
@@ -193,7 +193,7 @@ def test_slow_steps_keep_a_line_each(start: Start, environment: pytest.MonkeyPat
 
 
 def test_the_pause_is_two_seconds() -> None:
-    assert exporters.FILE_PAUSE_S == 2.0
+    assert file.PAUSE_S == 2.0
 
 
 # -- disks that are not well
@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     environment.setenv("AKKA_OTEL_DIR", directory)
-    environment.setattr(exporters, "FILE_PAUSE_S", 0.02)
+    environment.setattr(file, "PAUSE_S", 0.02)
     telemetry = start()
     for number in range(1, 5):
         report(telemetry, grpo_step(number))
@@ -247,8 +247,8 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
 
 FULL_DISK = """
 import resource
-from akka_otel_callbacks.common.export import exporters
-exporters.FILE_PAUSE_S = 0.01
+from akka_otel_callbacks.common.export.targets import file
+file.PAUSE_S = 0.01
 telemetry = start()
 number = 0
 def train(steps):

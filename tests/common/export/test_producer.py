@@ -20,7 +20,7 @@ from akka_otel_callbacks.common.export.delivery import REJECTED, Reply
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.producer import Producer, Run
 from akka_otel_callbacks.common.export.push import Push
-from akka_otel_callbacks.common.export.selection import Target
+from akka_otel_callbacks.common.export.targets.console import ConsoleTarget
 from akka_otel_callbacks.common.export.unsent import MOST_STEPS
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -234,7 +234,7 @@ class Exporter(MetricExporter):
 
 def pushed(exporter: Exporter, steps: int) -> tuple[Feed, Push]:
     feed = Feed()
-    push = Push(exporter, feed.run, Target("otlp", "", "http/protobuf", "http://collector/v1/metrics"))
+    push = Push(exporter, feed.run, ConsoleTarget("asked"))
     feed.report(*(RLStep(number=number, tokens=float(number)) for number in range(1, steps + 1)))
     return feed, push
 
@@ -257,7 +257,7 @@ def test_what_arrived_is_not_missing() -> None:
 def test_the_end_says_how_much_is_missing_and_why(steps: int, reply: Reply | None, said: str) -> None:
     _, push = pushed(Exporter(False, reply=reply), steps)
     assert not push.export()
-    assert push.missing(2.0, ended=True) == said.format("otlp http/protobuf http://collector/v1/metrics")
+    assert push.missing(2.0, ended=True) == said.format("console")
 
 
 def test_a_receiver_that_does_not_answer_is_told_from_a_collection_that_does_not_end() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.cli.probe import Answer, probe
-from akka_otel_callbacks.common.export.selection import METRICS, select
+from akka_otel_callbacks.cli.probe import probe
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.export.targets.target import Answer
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from tests.common.reports import Report, grpo_step
@@ -73,12 +74,12 @@ def test_every_way_to_write_a_host_serves(
         environment.setenv(name, value)
     selection = select(os.environ, "run")
     assert str(selection.metrics[0]) == f"prometheus http://{shown}:{port}/metrics"
-    assert probe([(METRICS, selection.metrics[0])]) == [Answer(True, "the address is free")]
+    assert probe([selection.metrics[0]]) == [Answer(True, "the address is free")]
     telemetry = start()
     telemetry.capture(Report(grpo_step(1)), step=True)
     with urllib.request.urlopen(f"http://{scraped}:{port}/metrics", timeout=10) as response:
         assert REWARD in response.read().decode()
-    (answer,) = probe([(METRICS, selection.metrics[0])])
+    (answer,) = probe([selection.metrics[0]])
     assert answer.ok is False, "the training holds it"
     telemetry.close()
     assert {record.levelname for record in log.records} == {"INFO"}
@@ -102,7 +103,7 @@ def test_what_is_no_host_is_one_warning_and_the_file_and_doctor_says_so(
 ) -> None:
     environ = {"OTEL_METRICS_EXPORTER": "prometheus", HOST: host, PORT: "0"}
     (target,) = select(environ, "run").metrics
-    (answer,) = probe([(METRICS, target)])
+    (answer,) = probe([target])
     assert answer.ok is False
     assert "the address cannot be opened" in answer.text
     telemetry = start(environ=environ)

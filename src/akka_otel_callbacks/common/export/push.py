@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExpor
 
 from akka_otel_callbacks.common.export.delivery import REJECTED, Reply
 from akka_otel_callbacks.common.export.producer import Producer, Run
-from akka_otel_callbacks.common.export.selection import Target
+from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.vocabulary.metric import Kind
 
 INSTRUMENTS = {

@@ -11,40 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings, OtlpVariables
-from akka_otel_callbacks.common.export.redaction import redact_url
+from akka_otel_callbacks.common.export.otlp.settings import OtlpVariables
+from akka_otel_callbacks.common.export.signals import LOGS, METRICS, SIGNALS, TRACES
+from akka_otel_callbacks.common.export.targets import KINDS, NONE, words
+from akka_otel_callbacks.common.export.targets.file import FileTarget
+from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
+from akka_otel_callbacks.common.export.targets.target import Asked, Schedule, Target
 from akka_otel_callbacks.common.text import one_line
 
-METRICS, TRACES, LOGS = SIGNALS = "METRICS", "TRACES", "LOGS"
-KINDS = {
-    METRICS: ("otlp", "console", "prometheus", "file", "none"),
-    TRACES: ("otlp", "console", "file", "none"),
-    LOGS: ("otlp", "console", "file", "none"),
-}
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0
 """A reported step is exported at once where the last export began this long ago, so that a process that is killed has
 lost no more. Where the user set an interval, that alone holds."""
-DEFAULT_PORT = 9464
 NO_LOGS = f"only OTEL_{LOGS}_EXPORTER or OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT asks for them"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One place that a signal goes to, and the reason why."""
-
-    kind: str
-    reason: str
-    protocol: str | None = None
-    endpoint: str | None = None
-    path: Path | None = None
-    otlp: OtlpSettings | None = None
-    address: tuple[str, int] | None = None
-    """Host and port that Prometheus scrapes."""
-
-    def __str__(self) -> str:
-        where = redact_url(self.endpoint) if self.endpoint else self.path or ""
-        return f"{self.kind} {self.protocol or ''} {where}".replace("  ", " ").strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +33,7 @@ class Selection:
     metrics: tuple[Target, ...]
     traces: tuple[Target, ...]
     logs: tuple[Target, ...]
-    interval_s: float
-    pause_s: float | None
-    """Between exports of steps; None: the interval alone holds."""
+    schedule: Schedule
     files: Mapping[str, Path]
     """By signal, the embedded file, also where another target is chosen."""
     warnings: tuple[str, ...] = ()
@@ -88,20 +65,18 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     files = {signal: directory / _file_name(signal.lower(), writer) for signal in SIGNALS}
     warnings: list[str] = []
     asked_interval_s = _interval_s(environ, warnings)
-    interval_s = asked_interval_s or DEFAULT_INTERVAL_S
-    pause_s = None if asked_interval_s else STEP_PAUSE_S
+    schedule = Schedule(asked_interval_s or DEFAULT_INTERVAL_S, None if asked_interval_s else STEP_PAUSE_S)
     if _text(environ, "OTEL_SDK_DISABLED").lower() == "true":
-        return Selection((), (), (), interval_s, pause_s, files, reason_none="OTEL_SDK_DISABLED is true")
+        return Selection((), (), (), schedule, files, reason_none="OTEL_SDK_DISABLED is true")
     asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
     if all(targets is None for targets in asked.values()):
         reason = "no exporter and no OTLP endpoint is configured"
-        asked = {signal: (Target("file", reason, path=files[signal]),) for signal in asked}
+        asked = {signal: (FileTarget(reason, files[signal]),) for signal in asked}
     return Selection(
         metrics=asked[METRICS] or (),
         traces=asked[TRACES] or (),
         logs=_asked_logs(environ, files[LOGS], warnings),
-        interval_s=interval_s,
-        pause_s=pause_s,
+        schedule=schedule,
         files=files,
         warnings=tuple(warnings),
         reason_none="the environment asks for none or names a target for the other signal only",
@@ -120,46 +95,29 @@ def without_scrape(environ: Mapping[str, str]) -> dict[str, str]:
 def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
     """The signal's targets; None where the environment says nothing of it."""
     variable = f"OTEL_{signal}_EXPORTER"
-    words = [word.strip().lower() for word in environ.get(variable, "").split(",")]
-    kinds = [kind for kind in dict.fromkeys(words) if kind]  # one named twice would export everything twice
-    known = [kind for kind in kinds if kind in KINDS[signal]]
+    said = [word.strip().lower() for word in environ.get(variable, "").split(",")]
+    kinds = [kind for kind in dict.fromkeys(said) if kind]  # one named twice would export everything twice
+    known = [kind for kind in kinds if kind in words(signal)]
     warnings.extend(
-        f"{variable}={one_line(kind, 100)!r} is not one of {', '.join(KINDS[signal])}; ignored"
+        f"{variable}={one_line(kind, 100)!r} is not one of {', '.join(words(signal))}; ignored"
         for kind in kinds
         if kind not in known
     )
     otlp = OtlpVariables(environ, signal, warnings)
     if not known and (otlp.endpoint_variable or otlp.wrong_endpoint):
-        return (_otlp_target(otlp, file, f"{otlp.endpoint_variable} is set"),)
-    targets = {
-        "otlp": lambda: _otlp_target(otlp, file, f"{variable}=otlp"),
-        "prometheus": lambda: _prometheus_target(environ, f"{variable}=prometheus", warnings),
-        "file": lambda: Target("file", f"{variable}=file", path=file),
-        "console": lambda: Target("console", f"{variable}=console"),
-    }
-    return tuple(targets[kind]() for kind in known if kind != "none") if known else None
+        return (OtlpTarget.asked(Asked(environ, signal, f"{otlp.endpoint_variable} is set", file, warnings)),)
+    if not known:
+        return None
+    return tuple(
+        KINDS[kind].asked(Asked(environ, signal, f"{variable}={kind}", file, warnings))
+        for kind in known
+        if kind != NONE
+    )
 
 
 def _asked_logs(environ: Mapping[str, str], file: Path, warnings: list[str]) -> tuple[Target, ...]:
     own = f"OTEL_{LOGS}_EXPORTER", f"OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT"
     return (_asked(environ, LOGS, file, warnings) or ()) if any(_text(environ, name) for name in own) else ()
-
-
-def _otlp_target(otlp: OtlpVariables, file: Path, reason: str) -> Target:
-    """The collector; the embedded file where an endpoint is named and none can be used, since the SDK's default is
-    where nobody meant to send it."""
-    if otlp.wrong_endpoint and not otlp.endpoint_variable:
-        return Target("file", f"{otlp.wrong_endpoint} cannot be used", path=file)
-    return Target("otlp", reason, otlp.protocol, otlp.url, otlp=otlp.settings())
-
-
-def _prometheus_target(environ: Mapping[str, str], reason: str, warnings: list[str]) -> Target:
-    host = _text(environ, "OTEL_EXPORTER_PROMETHEUS_HOST") or "localhost"
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    port = _prometheus_port(environ, warnings)
-    shown = f"[{host}]" if ":" in host else host
-    return Target("prometheus", reason, endpoint=f"http://{shown}:{port}/metrics", address=(host, port))
 
 
 def _file_name(signal: str, writer: str) -> str:
@@ -187,16 +145,6 @@ def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float | None
         f"OTEL_METRIC_EXPORT_INTERVAL={one_line(text, 100)!r} is not a positive number of milliseconds; 60000 is used"
     )
     return None
-
-
-def _prometheus_port(environ: Mapping[str, str], warnings: list[str]) -> int:
-    text = _text(environ, "OTEL_EXPORTER_PROMETHEUS_PORT")
-    if not text:
-        return DEFAULT_PORT
-    if text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536:
-        return int(text)
-    warnings.append(f"OTEL_EXPORTER_PROMETHEUS_PORT={one_line(text, 100)!r} is not a port; {DEFAULT_PORT} is used")
-    return DEFAULT_PORT
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings
 from akka_otel_callbacks.common.export.redaction import redact_text
-from akka_otel_callbacks.common.export.selection import METRICS, TRACES, Selection, select
+from akka_otel_callbacks.common.export.selection import Selection, select
+from akka_otel_callbacks.common.export.signals import METRICS, TRACES
+from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
 
 ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 METRICS_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -26,8 +28,8 @@ VARIABLES = [f"OTEL_EXPORTER_OTLP_{signal}{suffix}" for suffix in SUFFIXES for s
 def settings(environ: Mapping[str, str], signal: str = METRICS) -> OtlpSettings:
     selection = select(environ, "run")
     (target,) = selection.metrics if signal == METRICS else selection.traces
-    assert target.otlp is not None, selection.warnings
-    return target.otlp
+    assert isinstance(target, OtlpTarget), selection.warnings
+    return target.settings
 
 
 def kinds(selection: Selection) -> list[str]:
@@ -83,7 +85,9 @@ def test_an_endpoint_that_cannot_be_one_is_one_warning_and_the_files(
 
 def test_a_signal_s_wrong_endpoint_falls_to_the_general_one() -> None:
     selection = select({METRICS_ENDPOINT: "c:4318", ENDPOINT: "http://c:4318"}, "run")
-    assert [target.otlp.endpoint for target in (*selection.metrics, *selection.traces) if target.otlp] == [
+    assert [
+        target.settings.endpoint for target in (*selection.metrics, *selection.traces) if isinstance(target, OtlpTarget)
+    ] == [
         "http://c:4318/v1/metrics",
         "http://c:4318/v1/traces",
     ]

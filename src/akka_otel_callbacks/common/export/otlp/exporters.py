@@ -32,11 +32,13 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from akka_otel_callbacks.common.export.delivery import REJECTED, Reply, Watch
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.otlp.settings import HTTP, PLAIN, OtlpSettings
-from akka_otel_callbacks.common.export.selection import LOGS, METRICS, TRACES, Target
+from akka_otel_callbacks.common.export.signals import LOGS, METRICS, TRACES
 from akka_otel_callbacks.common.log import logger
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
 
 REQUESTS: dict[str, type[Message]] = {
     METRICS: ExportMetricsServiceRequest,
@@ -91,15 +93,14 @@ def _sender(settings: OtlpSettings) -> Sender:
 class Delivery:
     """Sends one signal's exports: tries again while the time allows, and tells the watch how it ended."""
 
-    def __init__(self, target: Target) -> None:
-        assert target.otlp is not None
+    def __init__(self, target: OtlpTarget) -> None:
         self._target = target
-        self._timeout_s = target.otlp.timeout_s
-        self._sender = _sender(target.otlp)
-        self._compression = target.otlp.compression
+        self._timeout_s = target.settings.timeout_s
+        self._sender = _sender(target.settings)
+        self._compression = target.settings.compression
         self._is_unpacked = False
         """Whether the receiver took something that was compressed."""
-        self._watch = Watch.of(f"{target.protocol} {urlsplit(target.endpoint or '').netloc or target.endpoint}")
+        self._watch = Watch.of(f"{target.settings.protocol} {urlsplit(target.endpoint).netloc or target.endpoint}")
         self._jitter = random.Random()
         self._closed = False
         self._hurried = threading.Event()
@@ -164,9 +165,8 @@ class Delivery:
 class OtlpMetrics(MetricExporter):
     """Sends metrics to a collector."""
 
-    def __init__(self, target: Target) -> None:
-        assert target.otlp is not None
-        deltas = DELTAS[target.otlp.temporality]
+    def __init__(self, target: OtlpTarget) -> None:
+        deltas = DELTAS[target.settings.temporality]
         super().__init__(preferred_temporality={kind: DELTA if kind in deltas else CUMULATIVE for kind in INSTRUMENTS})
         self.delivery = Delivery(target)
 
@@ -191,7 +191,7 @@ class OtlpMetrics(MetricExporter):
 class OtlpSpans(SpanExporter):
     """Sends spans to a collector."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: OtlpTarget) -> None:
         self.delivery = Delivery(target)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -208,7 +208,7 @@ class OtlpSpans(SpanExporter):
 class OtlpLogs:
     """Sends log records to a collector."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: OtlpTarget) -> None:
         self.delivery = Delivery(target)
 
     def export(self, request: ExportLogsServiceRequest) -> bool:
