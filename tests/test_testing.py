@@ -65,6 +65,16 @@ def test_series_are_told_apart_by_their_attributes(memory: TelemetryInMemory) ->
     telemetry.close()
 
 
+def test_names_are_known_without_their_prefix(memory: TelemetryInMemory) -> None:
+    telemetry = training(memory)
+    step = RLStep(number=1, reward=0.5, reward_term={"accuracy": 0.25, "total": 0.5}, rollout_completion_length=[3, 5])
+    telemetry.capture(Report(step), step=True)
+    assert memory.latest("rl.step.reward") == memory.latest(REWARD) == 0.5
+    assert memory.latest("rl.step.reward.term", {"rl.term": "accuracy"}) == 0.25
+    assert memory.histogram("rl.rollout.completion.length").count == 2
+    telemetry.close()
+
+
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(memory: TelemetryInMemory) -> None:
     telemetry = training(memory)
     telemetry.capture(Report(RLStep(number=1, reward=1.0, rollout_completion_length=[3])), step=True)

@@ -25,7 +25,7 @@ LINES_SHOWN = 20
 
 def write_names(registry: Registry) -> str:
     """The text of `common/names.py`."""
-    return _formatted(_environment(names.FILTERS).get_template("names.py.j2").render(registry=registry))
+    return _formatted(_environment(names.FILTERS).get_template("names.py.j2").render(registry=registry, prefix=PREFIX))
 
 
 def write_reference(registry: Registry) -> str:

@@ -4,8 +4,9 @@ with telemetry_in_memory() as telemetry:
     callback = AkkaTelemetryCallback(meter_provider=telemetry.meter_provider)
     GRPOTrainer(..., callbacks=[callback]).train()
 
-assert telemetry.latest("akka.optimize.training.rl.step.reward") > 0.5
-assert telemetry.latest("akka.optimize.training.rl.step.count") == 10
+assert telemetry.latest("rl.step.reward") > 0.5
+assert telemetry.latest("rl.step.reward.term", {"rl.term": "accuracy"}) > 0.5
+assert telemetry.latest("rl.step.count") == 10
 
 GPUs that are not there: `AkkaTelemetryCallback(gpus=fake_gpus(FakeNvml(FakeGpu(power_mw=300_000))))`.
 """
@@ -31,9 +32,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from akka_otel_callbacks.common.export.instruments import views
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
 
 __all__ = ["FakeGpu", "FakeNvml", "TelemetryInMemory", "fake_gpus", "telemetry_in_memory"]
 
+PUBLISHED = {each.name for each in vars(names).values() if isinstance(each, Metric | Attribute)}
 DataPoint: TypeAlias = NumberDataPoint | HistogramDataPoint | ExponentialHistogramDataPoint
 Histogram: TypeAlias = HistogramDataPoint | ExponentialHistogramDataPoint
 
@@ -58,8 +62,8 @@ class TelemetryInMemory:
         """The newest value of a gauge or counter.
 
         Args:
-            metric: the full name.
-            attributes: attributes that the series has; as many as tell it from the metric's others.
+            metric: the name, with or without the prefix that the reference leaves out.
+            attributes: attributes that the series has, under such names; as many as tell it from the metric's others.
 
         Raises:
             LookupError: no series or several are that. It says which there are.
@@ -97,12 +101,18 @@ class TelemetryInMemory:
 
     def _point(self, metric: str, attributes: Mapping[str, Any]) -> DataPoint:
         self._reader.look()
-        series = [point for (name, _), point in self._reader.points.items() if name == metric]
-        found = [point for point in series if attributes.items() <= dict(point.attributes or {}).items()]
+        asked = {_full(name): value for name, value in attributes.items()}
+        series = [point for (name, _), point in self._reader.points.items() if name == _full(metric)]
+        found = [point for point in series if asked.items() <= dict(point.attributes or {}).items()]
         if len(found) == 1:
             return found[0]
         there = [dict(point.attributes or {}) for point in series] or sorted(self.names())
         raise LookupError(f"{len(found) or 'no'} series of {metric} with {dict(attributes)}; there are {there}")
+
+
+def _full(name: str) -> str:
+    """A name as it is published. OpenTelemetry's own, such as `hw.id`, have no prefix to leave out."""
+    return name if name in PUBLISHED else names.PREFIX + name
 
 
 class _Reader(MetricReader):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import akka_otel_callbacks
 from akka_otel_callbacks.cli import app
 
 HEAVY = "torch transformers trl datasets opentelemetry google.protobuf"
@@ -40,6 +41,11 @@ def test_a_stream_in_ascii_is_no_traceback(command: list[str], tmp_path: Path) -
     )
     assert process.returncode == (2 if command == ["nonsense"] else 0)
     assert b"Traceback" not in process.stderr
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"akka-otel-callbacks {akka_otel_callbacks.__version__}\n")
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner, Result
 
+import akka_otel_callbacks
 from akka_otel_callbacks.cli import app, doctor
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml, FakeNvmlError
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
@@ -41,6 +42,10 @@ def test_the_embedded_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "file figures/metrics.jsonl" in row
     assert "no exporter and no OTLP endpoint is configured" in row
     assert "file figures/traces.jsonl" in _row(result, "✓", "traces")
+
+
+def test_our_own_version_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert akka_otel_callbacks.__version__ in _row(_doctor(monkeypatch), "·", "akka-otel-callbacks")
 
 
 def test_a_collector_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:

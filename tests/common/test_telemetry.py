@@ -26,12 +26,14 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider
 
+import akka_otel_callbacks
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.translator import MOST_CAPTURES, MOST_VALUES
 from akka_otel_callbacks.common.run.identity import identify
-from akka_otel_callbacks.common.telemetry import SCOPE, Telemetry
+from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
 from tests.common.reports import Broken, Report, grpo_step, values
 from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, wait_until
@@ -610,6 +612,16 @@ def test_no_value_of_a_variable_stops_the_figures(
         sent = {point.resource[names.ATTR_RUN_ID.name] for point in sink.series(names.RL_STEP_REWARD)}
         file = Path("akka-otel", str(number), "metrics.jsonl")
         assert str(number) in sent or names.RL_STEP_REWARD.name in file.read_text(), value
+
+
+def test_the_scope_of_figures_and_spans_has_our_version(sink: OtlpSink, start: Start) -> None:
+    telemetry = start()
+    report(telemetry, RLStep(number=1, reward=1.0))
+    telemetry.close()
+    figures = [scope.scope for sent in sink._metrics for of in sent.resource_metrics for scope in of.scope_metrics]
+    spans = [scope.scope for sent in sink._traces for of in sent.resource_spans for scope in of.scope_spans]
+    assert {(scope.name, scope.version) for scope in figures} == {(SCOPE, akka_otel_callbacks.__version__)}
+    assert {(scope.name, scope.version) for scope in spans} == {(SCOPE, akka_otel_callbacks.__version__)}
 
 
 def test_the_start_says_where_the_figures_go(

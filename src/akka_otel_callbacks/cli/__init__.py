@@ -9,11 +9,27 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="OpenTelemetry for LLM fine-tuning jobs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals may hold headers and tokens
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from akka_otel_callbacks import __version__
+
+        typer.echo(f"akka-otel-callbacks {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """OpenTelemetry for LLM fine-tuning jobs."""
 
 
 class Engine(str, Enum):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from akka_otel_callbacks import __version__
 from akka_otel_callbacks.cli.gpus import gpus
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.probe import probe
@@ -111,6 +112,7 @@ def _said(target: Target, answer: Answer, environ: Mapping[str, str]) -> str:
 
 def _engines(environ: Mapping[str, str], selection: Selection, console: Console) -> bool:
     table, healthy = _table("Engines and GPUs"), True
+    _add(table, MARKS[None], "akka-otel-callbacks", __version__)
     _add(table, MARKS[None], "python", platform.python_version())
     for package in PACKAGES:
         found = _version(package.name)

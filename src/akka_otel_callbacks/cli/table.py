@@ -15,7 +15,6 @@ from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.common.vocabulary import names
 
-PREFIX = names.JOB_DEVICES.name.removesuffix("job.devices")
 BARS = "▁▂▃▄▅▆▇█"
 COURSE_WIDTH = 16
 NUMBERS = ("latest", "count", "mean", "≈ p50", "≈ p90")
@@ -47,8 +46,8 @@ def _session(session: Session) -> Iterator[RenderableType]:
         heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
         yield _table(heads, map(_histogram_row, histograms), histograms, session)
     notes = []
-    if any(one.name.startswith(PREFIX) for one in series):
-        notes.append(f"Names are shown without their prefix {PREFIX}")
+    if any(one.name.startswith(names.PREFIX) for one in series):
+        notes.append(f"Names are shown without their prefix {names.PREFIX}")
     if not all(map(session.is_current, series)):
         notes.append("Dim: not part of the newest export, the last value it had.")
     yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
@@ -128,7 +127,7 @@ def _labels(series: Series) -> str:
 
 
 def _short(name: str) -> str:
-    return printable(name.removeprefix(PREFIX))
+    return printable(name.removeprefix(names.PREFIX))
 
 
 def _count(number: int, thing: str) -> str:

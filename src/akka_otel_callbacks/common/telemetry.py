@@ -29,6 +29,7 @@ from akka_otel_callbacks.common.threads import Closer, ExportLoop
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
 from akka_otel_callbacks.common.vocabulary.source import Source
 from akka_otel_callbacks.common.vocabulary.step import Step
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "Telemetry"]
 
-SCOPE = "akka_otel_callbacks"
 CLOSE_TIMEOUT_S = 2.0
 HOOKS_SHARE = 0.1
 """What of that is kept for what ends with the telemetry, where a collector takes the rest."""
@@ -262,7 +262,7 @@ class Telemetry:
         """The readers of a provider that is handed in are not ours and can only read instruments."""
         from akka_otel_callbacks.common.export.instruments import StepInstruments, measure, observe
 
-        meter = meter_provider.get_meter(SCOPE)
+        meter = meter_provider.get_meter(SCOPE, VERSION)
         self._observe, self._measure, self.recording = partial(observe, meter), partial(measure, meter), True
         if self._step_type is not None and self._recorder is not None and self._translator is not None:
             instruments = StepInstruments(meter, self._step_type, self._recorder, self._translator)
@@ -306,7 +306,7 @@ class Telemetry:
             self._closers.append(Closer("traces", _flush_of(tracer_provider)))
         elif tracer_provider := private_provider(self._resource, exporters.open_traces(selection), environ):
             self._closers.append(Closer("traces", tracer_provider.shutdown))
-        tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE)
+        tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
         parent = parent_context(environ if within is None else within)
         self._trace = Trace(tracer, parent, has_job=within is None)
 

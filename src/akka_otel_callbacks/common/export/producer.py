@@ -35,8 +35,8 @@ from akka_otel_callbacks.common.recording.translator import Translator
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
 
-SCOPE = "akka_otel_callbacks"
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
 """Buckets of an exponential histogram where it must be an explicit one: in Prometheus's format."""
@@ -111,7 +111,7 @@ class Producer:
             self._run.translator.catch_up(self._patience_s)
         with self._collecting:  # scrapes may come at the same time
             metrics = [*self._metrics(observed, most_steps)]
-        scopes = [ScopeMetrics(InstrumentationScope(SCOPE), metrics, "")]
+        scopes = [ScopeMetrics(InstrumentationScope(SCOPE, VERSION), metrics, "")]
         return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if metrics else None
 
     def sent(self) -> None:

@@ -6,6 +6,9 @@ from typing import Final
 
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Event, Kind, Metric, Span
 
+PREFIX: Final = "akka.optimize.training."
+"""What every name of this project begins with."""
+
 # Well-known attribute values.
 
 
