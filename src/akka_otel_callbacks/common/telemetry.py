@@ -26,6 +26,7 @@ from akka_otel_callbacks.common.recording.translator import Capture, Translator
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop
+from akka_otel_callbacks.common.tracing.detail import Detail
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
@@ -67,7 +68,9 @@ class Telemetry:
         self._pushes: list[tuple[Push, ExportLoop]] = []
         self._end_sources: list[Callable[[], None]] = []
         self._close_at_once: list[Callable[[], None]] = []
-        self._trace: Trace
+        self.trace: Trace
+        self.detail = Detail.JOB
+        """How fine the spans are that are worth making."""
         self._logs: list[LogPush] = []
         self._hooks = Closer("hooks", self._run_hooks)
         self.closed = False
@@ -105,8 +108,8 @@ class Telemetry:
         for warning in selection.warnings:
             logger.warning("%s", warning)
         exporters.load_sdk()
-        telemetry._open_metrics(selection, meter_provider)
         telemetry._open_traces(selection, tracer_provider, environ, within)
+        telemetry._open_metrics(selection, meter_provider)
         telemetry._open_logs(selection)
         telemetry._start_threads()
         atexit.register(telemetry.close)
@@ -164,9 +167,21 @@ class Telemetry:
         flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in loops]
         return all(flushed)
 
-    def span(self, span: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
-        """Writes a finished span under the job's span. Times are Unix nanoseconds."""
-        self.begin_span(span.name, start_ns, attributes=attributes).end(end_ns)
+    def span(
+        self,
+        span: Span,
+        start_ns: int,
+        end_ns: int,
+        attributes: Mapping[str, Any] | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Writes a finished span under the job's span. Times are Unix nanoseconds; `error` is what ended it."""
+        from akka_otel_callbacks.common.tracing.trace import mark_failed
+
+        written = self.begin_span(span.name, start_ns, attributes=attributes)
+        if error is not None:
+            mark_failed(written, type(error))
+        written.end(end_ns)
 
     def begin_span(
         self,
@@ -176,15 +191,15 @@ class Telemetry:
         attributes: Mapping[str, Any] | None = None,
     ) -> OpenSpan:
         """As of `Trace.begin`."""
-        return self._trace.begin(name, start_ns, parent, attributes)
+        return self.trace.begin(name, start_ns, parent, attributes)
 
     def trace_context(self) -> dict[str, str]:
         """As of `Trace.variables`."""
-        return self._trace.variables()
+        return self.trace.variables()
 
     def hear(self, line: logging.LogRecord) -> None:
         """Takes a log line of the package's: it gets the IDs of the job's span, and goes where logs are sent."""
-        self._trace.mark(line)
+        self.trace.mark(line)
         for push in self._logs:
             push.add(line)
 
@@ -203,7 +218,7 @@ class Telemetry:
         self.closed = True
         current.ended(self)
         atexit.unregister(self.close)
-        self._trace.end(error)
+        self.trace.end(error)
         deadline = time.monotonic() + timeout_s
         exported_by = deadline - HOOKS_SHARE * timeout_s
         for closer in self._closers:
@@ -255,7 +270,8 @@ class Telemetry:
             self._closers.append(Closer("metrics", _flush_of(meter_provider)))
             self._use_instruments(meter_provider)
             return
-        if outputs := exporters.open_metrics(selection):
+        outputs = exporters.open_metrics(selection)
+        if outputs or self.detail:
             self._use_data(outputs)
 
     def _use_instruments(self, meter_provider: MeterProvider) -> None:
@@ -303,18 +319,26 @@ class Telemetry:
         from akka_otel_callbacks.common.tracing.trace import Trace
 
         if tracer_provider is not None:
-            self._closers.append(Closer("traces", _flush_of(tracer_provider)))
+            self._closers.append(Closer("traces", partial(self._after_steps, _flush_of(tracer_provider))))
         elif tracer_provider := private_provider(self._resource, exporters.open_traces(selection), environ):
-            self._closers.append(Closer("traces", tracer_provider.shutdown))
+            self._closers.append(Closer("traces", partial(self._after_steps, tracer_provider.shutdown)))
         tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
         parent = parent_context(environ if within is None else within)
-        self._trace = Trace(tracer, parent, has_job=within is None)
+        self.trace = Trace(tracer, parent, has_job=within is None)
+        if self.trace.has_job:
+            self.detail = selection.detail
+
+    def _after_steps(self, close: Callable[[], object]) -> None:
+        """The translator writes the spans of steps."""
+        if self.detail and self._translator is not None:
+            self._translator.catch_up(CLOSE_TIMEOUT_S)
+        close()
 
     def _open_logs(self, selection: Selection) -> None:
         from akka_otel_callbacks.common.logs.push import LogPush
 
         for exporter, target in exporters.open_logs(selection):
-            self._logs.append(LogPush(exporter, target, self._resource, self._trace.place, SCOPE))
+            self._logs.append(LogPush(exporter, target, self._resource, self.trace.place, SCOPE))
         self._closers.extend(push.loop for push in self._logs)
 
     def _say_what_is_missing(self, timeout_s: float) -> None:

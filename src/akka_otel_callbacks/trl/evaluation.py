@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.common.vocabulary.step import SFTStep
+from akka_otel_callbacks.trl.attach import Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, Known
 from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s
@@ -55,7 +56,17 @@ def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attribut
         telemetry.publish(Constant(names.TELEMETRY_NONFINITE, 1, counted))
 
 
-def _span(telemetry: Telemetry, seconds: float | None) -> None:
+def watch_failed_evaluations(listener: Listener, trainer: Trainer | None, telemetry: Telemetry) -> None:
+    """Of one that raises no event tells."""
+
+    def failed(error: BaseException, seconds: float) -> None:
+        _span(telemetry, seconds, error)
+
+    listener.after(trainer, "evaluation_loop", lambda *args: None, failed=failed)
+
+
+def _span(telemetry: Telemetry, seconds: float | None, error: BaseException | None = None) -> None:
+    """Of an evaluation that ended right now."""
     if seconds is not None:
-        now_ns = time.time_ns()
-        telemetry.span(names.SPAN_EVAL, now_ns - int(seconds * 1e9), now_ns)
+        end_ns = now_ns()
+        telemetry.span(names.SPAN_EVAL, end_ns - int(seconds * 1e9), end_ns, error=error)

@@ -96,6 +96,11 @@ class Loop:
             self._translated, everything="_metrics" in self.missing, nan_filter=args.logging_nan_inf_filter
         )
 
+    @property
+    def clock(self) -> Clock:
+        """Of the step that is under way, or the latest."""
+        return self._clock
+
     # The events of a step, in their order.
 
     def begin_step(self) -> None:

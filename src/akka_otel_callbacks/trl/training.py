@@ -20,13 +20,14 @@ from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
 from akka_otel_callbacks.trl.attach import Listener, Running, running
-from akka_otel_callbacks.trl.evaluation import report
+from akka_otel_callbacks.trl.evaluation import report, watch_failed_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import BegunAgain, Loop
 from akka_otel_callbacks.trl.rl import RLLoop
 from akka_otel_callbacks.trl.saves import METHOD as SAVE_METHOD
 from akka_otel_callbacks.trl.saves import watch_saves
 from akka_otel_callbacks.trl.sft import SFTLoop
+from akka_otel_callbacks.trl.spans import Spans
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -66,6 +67,7 @@ class Training:
         self._session, self._hears = session, hears
         self._kind = kind_of(trainer)
         self._companion: Companion | None = None
+        self._spans: Spans | None = None
         self._listener = Listener(hears)
         self._step = 0
         self._begun = self._in_step = False
@@ -96,6 +98,8 @@ class Training:
         self._in_step = True
         if self.loop is not None:
             self.loop.begin_step()
+            if self._spans is not None:
+                self._spans.begin_step(self.loop.clock)
 
     def end_step(self) -> None:
         """Of a step whose begin was seen: a callback that joins within a step has only the end of it."""
@@ -104,6 +108,8 @@ class Training:
         self._in_step, self._step = False, self.state.global_step
         if self.loop is not None:
             self.loop.end_step(self.state)
+            if self._spans is not None:
+                self._spans.end_step(self.loop.clock, self._step)
             self._steps += 1
             if self._steps == LOOKS_USED:
                 self._tell_unused(self.loop)
@@ -116,9 +122,12 @@ class Training:
         self._end_loop()
         telemetry, self.telemetry = self.telemetry, None
         companion, self._companion = self._companion, None
+        if error is not None and any(kind.__name__ in PRUNED for kind in type(error).__mro__):
+            error = None
+        if self._spans is not None:
+            self._spans.cut(error)
         if telemetry is not None:
-            pruned = error is not None and any(kind.__name__ in PRUNED for kind in type(error).__mro__)
-            telemetry.close(None if pruned else error)
+            telemetry.close(error)
         if companion is not None:
             companion.close()
 
@@ -131,7 +140,10 @@ class Training:
         attempt = session.begin_attempt(resumed)
         if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
             _claim(checkpoint, attempt)
-        self.telemetry = session.start(trainer, args, attempt, LOOPS[self._kind].step_type)
+        step_type = LOOPS[self._kind].step_type
+        self.telemetry = session.start(trainer, args, attempt, step_type)
+        if self.telemetry.detail:
+            self._spans = Spans(self.telemetry, step_type, trainer)
         if self.telemetry.recording:
             self._publish_accelerators(self.telemetry, trainer, args)
         if args.world_size > 1:
@@ -153,7 +165,8 @@ class Training:
 
     def _watch(self, args: TrainingArguments, telemetry: Telemetry) -> None:
         trainer, self._step, self._steps = self.trainer(), self.state.global_step, 0
-        self._listener = Listener(self._hears)
+        self._listener = Listener(self._hears) if self._spans is None else self._spans.listener(self._hears)
+        watch_failed_evaluations(self._listener, trainer, telemetry)
         saves = watch_saves(self._listener, trainer, args, telemetry, LOOPS[self._kind].step_type)
         if not telemetry.recording:
             return

@@ -18,6 +18,7 @@ from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
 from akka_otel_callbacks.common.export.targets.target import Asked, Schedule, Target
 from akka_otel_callbacks.common.text import one_line
+from akka_otel_callbacks.common.tracing.detail import Detail, detail
 
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0
@@ -36,6 +37,7 @@ class Selection:
     schedule: Schedule
     files: Mapping[str, Path]
     """By signal, the embedded file, also where another target is chosen."""
+    detail: Detail = Detail.JOB
     warnings: tuple[str, ...] = ()
     reason_none: str = ""
 
@@ -78,6 +80,7 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
         logs=_asked_logs(environ, files[LOGS], warnings),
         schedule=schedule,
         files=files,
+        detail=detail(environ, warnings),
         warnings=tuple(warnings),
         reason_none="the environment asks for none or names a target for the other signal only",
     )

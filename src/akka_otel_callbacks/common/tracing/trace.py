@@ -38,6 +38,12 @@ class Trace:
         self.place: SpanContext = get_current_span(self._context).get_span_context()
         """The job's span, as far as this process knows one. It is not valid where nothing is traced."""
 
+    @property
+    def has_job(self) -> bool:
+        """Whether the job's span is this process's, and is recorded: it is not where nothing is exported, or where
+        what started the run, or the sampler, decided so."""
+        return self._job is not None and self._job.is_recording()
+
     def variables(self) -> dict[str, str]:
         """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's; empty where nothing
         is traced."""

@@ -700,7 +700,7 @@ ATTR_SFT_STEP_PHASE: Final = Attribute(
 ATTR_SPAN_UNFINISHED: Final = Attribute(
     "akka.optimize.training.span.unfinished",
     bool,
-    "Whether the job ended while the span was open.",
+    "Whether the job ended before what the span stands for.",
 )
 ATTR_SPAN_STEP: Final = Attribute(
     "akka.optimize.training.span.step",
@@ -1741,6 +1741,7 @@ SPAN_RL_STEP: Final = Span(
     "One reinforcement step, with `AKKA_OTEL_SPANS=step` or `phase`.",
     attributes=(
         ATTR_SPAN_STEP,
+        ATTR_SPAN_UNFINISHED,
         ATTR_ERROR_TYPE,
     ),
 )
@@ -1759,6 +1760,7 @@ SPAN_SFT_STEP: Final = Span(
     "One supervised update, with `AKKA_OTEL_SPANS=step` or `phase`.",
     attributes=(
         ATTR_SPAN_STEP,
+        ATTR_SPAN_UNFINISHED,
         ATTR_ERROR_TYPE,
     ),
 )
