@@ -71,7 +71,7 @@ class Training:
 
     def catch_up(self) -> None:
         assert self.callback.telemetry is not None
-        self.callback.telemetry._translator.catch_up(60)
+        self.callback.telemetry._steps.catch_up(60)
 
     def export(self) -> None:
         assert self.callback.telemetry is not None

@@ -58,5 +58,5 @@ def test_hooks_have_their_turn_where_a_collector_takes_all_the_time(start: Start
         telemetry.when_closed(ended.set)
         telemetry.close()
         assert ended.wait(30)
-        for closer in telemetry._closers:  # its warning would come in the middle of another test
+        for closer in telemetry._threads:  # its warning would come in the middle of another test
             closer.join(30)

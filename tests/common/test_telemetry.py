@@ -198,7 +198,7 @@ def test_what_nobody_collects_is_bounded_and_not_lost(given: Given, start: Start
         report(
             telemetry, RLStep(number=number, duration_s=1.0, reward=float(number), rollout_completion_length=[number])
         )
-        most = max(most, telemetry._translator.waiting())
+        most = max(most, telemetry._steps.waiting())
     assert most <= MOST_CAPTURES
     points = given.points()
     assert values(points, names.RL_STEP_COUNT) == {None: 1000}
@@ -272,7 +272,7 @@ def test_what_is_no_step_is_bounded_too(sink: OtlpSink, start: Start, log: pytes
     assert device.translating.wait(5)
     for number in range(2 * MOST_CAPTURES + 5):
         telemetry.capture(Report(RLStep(kl=float(number))))
-    assert telemetry._translator.waiting() == 2 * MOST_CAPTURES
+    assert telemetry._steps.waiting() == 2 * MOST_CAPTURES
     device.ready.set()
     telemetry.close()
     assert "evaluations and the like came faster than that: 6" in log.text
@@ -499,7 +499,7 @@ def test_after_the_end_nothing_is_taken_and_no_thread_is_left(sink: OtlpSink, st
     telemetry.close()
     report(telemetry, *(RLStep(number=number) for number in range(2, 10)))
     assert not telemetry.recording
-    assert telemetry._translator.waiting() == 0
+    assert telemetry._steps.waiting() == 0
     assert {t.name for t in threads_of_telemetry() - before} == set()
 
 

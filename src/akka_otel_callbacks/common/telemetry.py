@@ -7,25 +7,24 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export import exporters
+from akka_otel_callbacks.common.export.outlet import Nowhere, Outlet
 from akka_otel_callbacks.common.export.selection import Selection, select
-from akka_otel_callbacks.common.export.targets.target import MetricOutput
 from akka_otel_callbacks.common.forks import call_in_children
-from akka_otel_callbacks.common.guard import guarded, report
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.hooks import Hooks
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.logs.hearing import hear
 from akka_otel_callbacks.common.logs.record import about
-from akka_otel_callbacks.common.recording.observed import Observed, ReadPoints
-from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.recording.translator import Capture, Translator
+from akka_otel_callbacks.common.recording.steps import Steps
+from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
-from akka_otel_callbacks.common.threads import Closer, ExportLoop
+from akka_otel_callbacks.common.threads import Closer, ExportLoop, flush_of
 from akka_otel_callbacks.common.tracing.detail import Detail
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OpenSpan
     from opentelemetry.trace import TracerProvider
 
-    from akka_otel_callbacks.common.export.push import Push
-    from akka_otel_callbacks.common.logs.push import LogPush
+    from akka_otel_callbacks.common.logs.outlet import Logs
     from akka_otel_callbacks.common.tracing.trace import Trace
 
 __all__ = ["Capture", "Telemetry"]
@@ -52,27 +50,22 @@ HOOKS_SHARE = 0.1
 
 
 class Telemetry:
-    """Owns the exporters, the translator and the recorder. Use `start`, never the constructor."""
+    """What a run publishes in this process: its steps, what is read beside them, spans and log lines. It hands each on
+    and ends them together. Use `start`, never the constructor."""
 
     def __init__(self, identity: Identity, step_type: type[Step] | None) -> None:
         self.identity = identity
         self.recording = False
-        """Whether anything exports metrics. Where it is False, captures are not worth taking."""
-        self._step_type = step_type
-        self._recorder = None if step_type is None else Recorder(step_type)
-        self._closers: list[Closer] = []
-        self._loops: list[ExportLoop] = []
-        self._translator = None if self._recorder is None else Translator(self._recorder, self._loops)
-        self._observe: Callable[[Metric, ReadPoints], Callable[[], None]]
-        self._measure: Callable[[Metric, float, Attributes], None]
-        self._pushes: list[tuple[Push, ExportLoop]] = []
-        self._end_sources: list[Callable[[], None]] = []
-        self._close_at_once: list[Callable[[], None]] = []
+        """Whether anything exports metrics or the spans of steps. Where it is False, captures are not worth taking."""
+        self._steps = None if step_type is None else Steps(step_type)
+        self._metrics: Outlet = Nowhere()
         self.trace: Trace
         self.detail = Detail.JOB
         """How fine the spans are that are worth making."""
-        self._logs: list[LogPush] = []
-        self._hooks = Closer("hooks", self._run_hooks)
+        self._logs: Logs
+        self._threads: list[Closer] = []
+        """What exports, and sends what is left when it is stopped."""
+        self._hooks = Hooks()
         self.closed = False
         """Whether nothing more is taken: it has ended, or is about to."""
 
@@ -123,18 +116,18 @@ class Telemetry:
     @property
     def reports_steps(self) -> bool:
         """Whether it is that of a training, and not of a process or a single evaluation beside one."""
-        return self._step_type is not None
+        return self._steps is not None
 
     def capture(self, capture: Capture, *, step: bool = False) -> None:
         """Queues a capture; `step` says that it completes a step. It is all that the training thread does."""
-        if self.recording and self._translator is not None:
-            self._translator.add(capture, step=step)
+        if self.recording and self._steps is not None:
+            self._steps.add(capture, step=step)
 
     def observe(self, metric: Metric, points: Callable[[], Iterable[Point]]) -> None:
         """Publishes a metric from a source of its own. `points` runs on the exporter's thread at every collection and
         must only read a snapshot."""
         if self.recording:
-            self._end_sources.append(self._observe(metric, points))
+            self._metrics.observe(metric, points)
 
     def publish(self, source: Source) -> None:
         """Publishes every metric of a source."""
@@ -150,21 +143,18 @@ class Telemetry:
             attributes: those of the series, always in the same order.
         """
         if self.recording:
-            self._measure(metric, value, attributes)
-            for loop in self._loops:
-                loop.step_reported()
+            self._metrics.measure(metric, value, attributes)
 
     def when_closed(self, end: Callable[[], None]) -> None:
         """Has a source's own threads end with the telemetry. One that takes long is left behind."""
-        self._close_at_once.append(end)
+        self._hooks.add(end)
 
     def flush(self, timeout_s: float) -> bool:
         """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
         processes that may be killed without an end."""
         deadline = time.monotonic() + timeout_s
         self._hurry()
-        loops = [*self._loops, *(push.loop for push in self._logs)]
-        flushed = [loop.flush(max(0.0, deadline - time.monotonic())) for loop in loops]
+        flushed = self._metrics.flush(deadline), self._logs.flush(deadline)
         return all(flushed)
 
     def span(
@@ -200,8 +190,7 @@ class Telemetry:
     def hear(self, line: logging.LogRecord) -> None:
         """Takes a log line of the package's: it gets the IDs of the job's span, and goes where logs are sent."""
         self.trace.mark(line)
-        for push in self._logs:
-            push.add(line)
+        self._logs.add(line)
 
     @guarded
     def close(self, error: BaseException | None = None, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -221,14 +210,14 @@ class Telemetry:
         self.trace.end(error)
         deadline = time.monotonic() + timeout_s
         exported_by = deadline - HOOKS_SHARE * timeout_s
-        for closer in self._closers:
-            closer.stop()
+        for thread in self._threads:
+            thread.stop()
         self._hurry()
-        for closer in self._closers:
-            closer.join(max(0.0, exported_by - time.monotonic()))
+        for thread in self._threads:
+            thread.join(max(0.0, exported_by - time.monotonic()))
         self.silence()
-        if self._translator is not None and self._translator.is_alive():
-            self._translator.join(max(0.0, exported_by - time.monotonic()))
+        if self._steps is not None:
+            self._steps.join(max(0.0, exported_by - time.monotonic()))
         self._hooks.stop()
         self._hooks.join(max(0.0, deadline - time.monotonic()))
         self._say_what_is_missing(timeout_s)
@@ -236,74 +225,38 @@ class Telemetry:
     def silence(self) -> None:
         """Ends every series of a source, and takes no more captures."""
         self.closed, self.recording = True, False
-        if self._translator is not None:
-            self._translator.stop()
-        while self._end_sources:
-            self._end_sources.pop()()
+        if self._steps is not None:
+            self._steps.stop()
+        self._metrics.silence()
 
     @cached_property
     def _resource(self) -> Resource:
         return self.identity.resource()
 
     def _start_threads(self) -> None:
-        if self.recording and self._translator is not None:
-            self._translator.start()
-        for closer in (*self._closers, self._hooks):
-            closer.start()
+        if self.recording and self._steps is not None:
+            self._steps.start()
+        for thread in (*self._threads, self._hooks):
+            thread.start()
 
     def _hurry(self) -> None:
-        for push, _ in self._pushes:
-            push.hurry()
-        for log_push in self._logs:
-            log_push.hurry()
+        self._metrics.hurry()
+        self._logs.hurry()
 
-    def _run_hooks(self) -> None:
-        for close in self._close_at_once:
-            try:
-                close()
-            except Exception as error:  # noqa: BLE001 - drivers and users' code raise whatever they raise
-                report("the end of a source", error)
+    def _open_metrics(self, selection: Selection, provider: MeterProvider | None) -> None:
+        if provider is not None:
+            from akka_otel_callbacks.common.export.given import GivenProvider
 
-    def _open_metrics(self, selection: Selection, meter_provider: MeterProvider | None) -> None:
-        if meter_provider is not None:
             logger.info("figures go to the given meter provider")
-            self._closers.append(Closer("metrics", _flush_of(meter_provider)))
-            self._use_instruments(meter_provider)
-            return
-        outputs = exporters.open_metrics(selection)
-        if outputs or self.detail:
-            self._use_data(outputs)
+            self._metrics = GivenProvider(provider, self._steps)
+        elif outputs := exporters.open_metrics(selection):
+            from akka_otel_callbacks.common.export.own import OwnExporters
 
-    def _use_instruments(self, meter_provider: MeterProvider) -> None:
-        """The readers of a provider that is handed in are not ours and can only read instruments."""
-        from akka_otel_callbacks.common.export.instruments import StepInstruments, measure, observe
-
-        meter = meter_provider.get_meter(SCOPE, VERSION)
-        self._observe, self._measure, self.recording = partial(observe, meter), partial(measure, meter), True
-        if self._step_type is not None and self._recorder is not None and self._translator is not None:
-            instruments = StepInstruments(meter, self._step_type, self._recorder, self._translator)
-            self._end_sources.extend(instruments.ends)
-
-    def _use_data(self, outputs: Sequence[MetricOutput]) -> None:
-        """Our own exporters get data: every step, and a histogram as a whole, where an instrument takes value by
-        value and shows the latest."""
-        from akka_otel_callbacks.common.export.producer import Run
-        from akka_otel_callbacks.common.export.push import Push
-        from akka_otel_callbacks.common.export.scrape import serve
-
-        observed = Observed()
-        run = Run(self._resource, now_ns(), observed, self._recorder, self._translator)
-        self._observe, self._measure, self.recording = observed.add, run.measured.record, True
-        for output in outputs:
-            self._close_at_once.append(output.close)
-            if output.scraped is not None:
-                serve(output.scraped, run)
-            if output.exporter is not None:
-                push = Push(output.exporter, run, output.target)
-                interval_s, pause_s, share = output.schedule.interval_s, output.schedule.pause_s, self.identity.share
-                self._loops.append(ExportLoop(push.export, push.close, interval_s, pause_s, share))
-                self._pushes.append((push, self._loops[-1]))
-        self._closers.extend(self._loops)
+            self._metrics = OwnExporters(outputs, self._resource, self._steps, self.identity.share)
+            for output in outputs:
+                self._hooks.add(output.close)
+        self.recording = self._metrics.takes or bool(self.detail)
+        self._threads += self._metrics.threads
 
     def _open_traces(
         self,
@@ -319,9 +272,9 @@ class Telemetry:
         from akka_otel_callbacks.common.tracing.trace import Trace
 
         if tracer_provider is not None:
-            self._closers.append(Closer("traces", partial(self._after_steps, _flush_of(tracer_provider))))
+            self._threads.append(Closer("traces", partial(self._after_steps, flush_of(tracer_provider))))
         elif tracer_provider := private_provider(self._resource, exporters.open_traces(selection), environ):
-            self._closers.append(Closer("traces", partial(self._after_steps, tracer_provider.shutdown)))
+            self._threads.append(Closer("traces", partial(self._after_steps, tracer_provider.shutdown)))
         tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
         parent = parent_context(environ if within is None else within)
         self.trace = Trace(tracer, parent, has_job=within is None)
@@ -330,30 +283,31 @@ class Telemetry:
 
     def _after_steps(self, close: Callable[[], object]) -> None:
         """The translator writes the spans of steps."""
-        if self.detail and self._translator is not None:
-            self._translator.catch_up(CLOSE_TIMEOUT_S)
+        if self.detail and self._steps is not None:
+            self._steps.catch_up(CLOSE_TIMEOUT_S)
         close()
 
     def _open_logs(self, selection: Selection) -> None:
+        from akka_otel_callbacks.common.logs.outlet import Logs
         from akka_otel_callbacks.common.logs.push import LogPush
 
-        for exporter, target in exporters.open_logs(selection):
-            self._logs.append(LogPush(exporter, target, self._resource, self.trace.place, SCOPE))
-        self._closers.extend(push.loop for push in self._logs)
+        opened = exporters.open_logs(selection)
+        place = self.trace.place
+        self._logs = Logs([LogPush(exporter, target, self._resource, place, SCOPE) for exporter, target in opened])
+        self._threads += self._logs.threads
 
     def _say_what_is_missing(self, timeout_s: float) -> None:
-        told = [push.missing(timeout_s, ended=not loop.is_alive()) for push, loop in self._pushes]
-        for missing in filter(None, told):
-            logger.warning("%s", missing)
-        for closer in () if any(told) else self._closers:  # what keeps the figures out keeps the spans out, too
-            if closer.is_alive() and not isinstance(closer, ExportLoop):
-                logger.warning("the last %s were not sent within %g s", closer.what, timeout_s)
-        for push in self._logs:
-            push.say_what_is_missing()
+        missing = self._metrics.missing(timeout_s)
+        for line in missing:
+            logger.warning("%s", line)
+        for thread in () if missing else self._threads:  # what keeps the figures out keeps the spans out, too
+            if thread.is_alive() and not isinstance(thread, ExportLoop):
+                logger.warning("the last %s were not sent within %g s", thread.what, timeout_s)
+        self._logs.say_what_is_missing()
         if self._hooks.is_alive():
             logger.warning("what ends with the telemetry, such as the GPU sampler, did not end within %g s", timeout_s)
-        if self._translator is not None:
-            self._translator.say_what_is_missing()
+        if self._steps is not None:
+            self._steps.say_what_is_missing()
 
 
 def _say_what_ended_it(error: BaseException) -> None:
@@ -364,8 +318,3 @@ def _say_what_ended_it(error: BaseException) -> None:
         logger.error("the training failed with %s", name, extra=what)
     else:
         logger.warning("the training was stopped by %s", name, extra=what)
-
-
-def _flush_of(provider: object) -> Callable[[], object]:
-    """The flush of a provider that is handed in; its end is its owner's. The API's no-op providers have none."""
-    return getattr(provider, "force_flush", lambda: None)

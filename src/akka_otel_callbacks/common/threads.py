@@ -45,6 +45,11 @@ class Closer(threading.Thread):
             return None
 
 
+def flush_of(provider: object) -> Callable[[], object]:
+    """The flush of a provider that is handed in; its end is its owner's. The API's no-op providers have none."""
+    return getattr(provider, "force_flush", lambda: None)
+
+
 class ExportLoop(Closer):
     """Exports at every interval and once more at the end, the first time after `share` of the interval: of thousands of
     processes that start together and never stop, each has a moment of its own. Where `pause_s` is given, it also

@@ -13,8 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from akka_otel_callbacks.common.export.instruments import StepInstruments, observe, views
-from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.recording.translator import Translator
+from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS
@@ -109,9 +108,9 @@ def test_a_source_that_raises_is_reported_once_and_hides_no_other(
 def recorded(provider: Provider, metric: Metric, *numbers: float) -> Point:
     """What arrives of an amendment that has these values."""
     step_type, source = next((kind, s) for kind, found in DISTRIBUTIONS.items() for s in found if s.metric is metric)
-    recorder = Recorder(step_type)
-    StepInstruments(provider.meter, step_type, recorder, Translator(recorder, []))
-    recorder.record(step_type(**{source.attribute: {"b": numbers} if source.by else numbers}))
+    steps = Steps(step_type)
+    StepInstruments(provider.meter, steps)
+    steps.recorder.record(step_type(**{source.attribute: {"b": numbers} if source.by else numbers}))
     (point,) = (point for point in provider.points() if point.histogram)
     assert (point.name, point.unit, point.description) == (metric.name, metric.unit, metric.description)
     assert point.attributes == ({source.by.name: "b"} if source.by else {})

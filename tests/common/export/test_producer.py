@@ -23,8 +23,7 @@ from akka_otel_callbacks.common.export.push import Push
 from akka_otel_callbacks.common.export.targets.console import ConsoleTarget
 from akka_otel_callbacks.common.export.unsent import MOST_STEPS
 from akka_otel_callbacks.common.recording.observed import Observed
-from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.recording.translator import Translator
+from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
@@ -42,10 +41,10 @@ class Feed:
     """A run whose reports are translated here, a second after each other."""
 
     def __init__(self, step_type: type[Step] = RLStep, **options: Any) -> None:
-        self.recorder = Recorder(step_type)
-        self.translator = Translator(self.recorder, [])
+        self.steps = Steps(step_type)
+        self.recorder = self.steps.recorder
         self.observed = Observed()
-        self.run = Run(Resource({}), BEGIN_NS, self.observed, self.recorder, self.translator)
+        self.run = Run(Resource({}), BEGIN_NS, self.observed, self.steps)
         self.producer = Producer(self.run, **options)
         self.reported = 0
 
@@ -313,18 +312,18 @@ def test_no_value_is_said_to_hold_later_than_a_step_that_waits_for_its_translati
     refuses those."""
     feed = Feed(patience_s=0.01)
     feed.report(RLStep(number=1, tokens=1.0))
-    feed.translator.add(Report(RLStep(number=2, tokens=2.0)), step=True)  # whose thread is not running
+    feed.steps.add(Report(RLStep(number=2, tokens=2.0)), step=True)  # whose thread is not running
     waiting_since_ns = time.time_ns()
     time.sleep(0.01)
     shown = [point for point in feed.points() if point.name == names.RL_STEP_TOKENS.name]
     assert shown[-1].time_ns <= waiting_since_ns
-    feed.translator.start()
-    assert feed.translator.catch_up(5)
+    feed.steps.start()
+    assert feed.steps.catch_up(5)
     feed.producer.sent()
     later = [point for point in feed.points() if point.name == names.RL_STEP_TOKENS.name]
     assert shown[-1].time_ns < later[0].time_ns <= waiting_since_ns
     assert [point.value for point in later] == [2.0, 2.0]
-    feed.translator.stop()
+    feed.steps.stop()
 
 
 def test_a_step_has_the_time_of_its_report_however_late_it_is_translated(sink: OtlpSink, start: Start) -> None:

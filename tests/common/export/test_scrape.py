@@ -102,7 +102,7 @@ def test_every_scrape_is_of_the_latest_step_without_any_interval(endpoint: Endpo
 def test_what_nobody_scrapes_is_bounded_and_not_lost(endpoint: Endpoint, start: Start) -> None:
     telemetry = start()
     report(telemetry, *(RLStep(number=number, duration_s=1.0) for number in range(1, 1001)))
-    assert telemetry._translator.waiting() <= MOST_CAPTURES
+    assert telemetry._steps.waiting() <= MOST_CAPTURES
     wait_until(lambda: endpoint.value(names.RL_STEP_DURATION, suffix="_count") == 1000)
 
 

@@ -17,16 +17,12 @@ from opentelemetry.sdk.metrics.view import (
 from akka_otel_callbacks.common.recording.board import Board
 from akka_otel_callbacks.common.recording.labels import clean
 from akka_otel_callbacks.common.recording.observed import ReadPoints, attempt
-from akka_otel_callbacks.common.recording.recorder import Record, Recorder, Snapshot
-from akka_otel_callbacks.common.recording.translator import Translator
+from akka_otel_callbacks.common.recording.recorder import Record, Snapshot
+from akka_otel_callbacks.common.recording.steps import PATIENCE_S, Steps
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
-from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, Step
-
-PATIENCE_S = 1.0
-"""How long a collection waits for the translation of what was captured before it. It is half of what a close may
-take, so that what is translated by then has time to be sent."""
+from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES
 
 _CREATE_OBSERVABLE = {
     Kind.GAUGE: "create_observable_gauge",
@@ -60,14 +56,15 @@ def _create(meter: Meter, metric: Metric, sources: Sequence[ReadPoints]) -> None
 
 
 class StepInstruments:
-    """The instruments of one step type. The first callback of a collection takes a snapshot that all the others read,
-    so that counters and gauges are of the same steps. Histograms take their values as they come."""
+    """The instruments of a training's steps. The first callback of a collection drains the queue and takes a snapshot
+    that all the others read, so that counters and gauges are of the same steps. Histograms take their values as they
+    come."""
 
-    def __init__(self, meter: Meter, step_type: type[Step], recorder: Recorder, translator: Translator) -> None:
-        self._recorder, self._translator = recorder, translator
+    def __init__(self, meter: Meter, steps: Steps) -> None:
+        self._steps, recorder, step_type = steps, steps.recorder, steps.step_type
         self._shown = Snapshot(Board(), {})
         sources = {
-            names.TELEMETRY_NONFINITE: self._refreshed,
+            names.TELEMETRY_NONFINITE: self._drain_and_count_nonfinite,
             **{metric: self._counts(metric) for metric in recorder.counters if metric is not names.TELEMETRY_NONFINITE},
             **{source.metric: self._reads(source.metric) for source in GAUGES[step_type]},
         }
@@ -76,10 +73,8 @@ class StepInstruments:
         self._histograms = {source.metric: histogram(meter, source.metric) for source in DISTRIBUTIONS[step_type]}
         recorder.listeners.append(self._record)
 
-    def _refreshed(self) -> Iterable[Point]:
-        self._translator.catch_up(PATIENCE_S)
-        with self._recorder.lock:
-            self._shown = self._recorder.snapshot()
+    def _drain_and_count_nonfinite(self) -> Iterable[Point]:
+        self._shown = self._steps.drain(PATIENCE_S)
         return self._shown.counters[names.TELEMETRY_NONFINITE]
 
     def _counts(self, metric: Metric) -> ReadPoints:

@@ -30,8 +30,8 @@ from akka_otel_callbacks.common.recording.board import Board
 from akka_otel_callbacks.common.recording.distributions import Exponential
 from akka_otel_callbacks.common.recording.measured import Measured, Series, Tally
 from akka_otel_callbacks.common.recording.observed import Observed
-from akka_otel_callbacks.common.recording.recorder import Record, Recorder, Snapshot, dropped_points
-from akka_otel_callbacks.common.recording.translator import Translator
+from akka_otel_callbacks.common.recording.recorder import Record, Snapshot, dropped_points
+from akka_otel_callbacks.common.recording.steps import PATIENCE_S, Steps
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
@@ -40,20 +40,16 @@ from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
 """Buckets of an exponential histogram where it must be an explicit one: in Prometheus's format."""
-PATIENCE_S = 1.0
-"""How long a collection waits for the translation of what was captured before it. It is half of what a close may
-take, so that what is translated by then has time to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the exporters of one run have in common. A process that reports no steps has no recorder."""
+    """What the exporters of one run have in common. A process may report no steps."""
 
     resource: Resource
     start_ns: int
     observed: Observed
-    recorder: Recorder | None = None
-    translator: Translator | None = None
+    steps: Steps | None = None
     measured: Measured = field(default_factory=Measured)
 
 
@@ -89,8 +85,8 @@ class Producer:
         self._moments: list[Moment] = []
         self.is_part = False
         """Whether more is left to collect than the last collection had."""
-        if run.recorder is not None:
-            run.recorder.listeners.append(self.hear)
+        if run.steps is not None:
+            run.steps.recorder.listeners.append(self.hear)
 
     def hear(self, record: Record) -> None:
         if self._every_step:
@@ -107,8 +103,8 @@ class Producer:
         """What is to be exported now; None where there is nothing. Of more than `most_steps` steps it has the oldest,
         and not the latest figures, which come after those of all steps."""
         observed = self._run.observed.points()
-        if self._run.translator is not None:
-            self._run.translator.catch_up(self._patience_s)
+        if self._run.steps is not None:
+            self._run.steps.catch_up(self._patience_s)
         with self._collecting:  # scrapes may come at the same time
             metrics = [*self._metrics(observed, most_steps)]
         scopes = [ScopeMetrics(InstrumentationScope(SCOPE, VERSION), metrics, "")]
@@ -137,13 +133,14 @@ class Producer:
     def _recorded(self) -> tuple[list[Moment], Snapshot, int, dict[Series, Tally]]:
         """What steps reported: since the last export that arrived, what holds now, up to when it is known, and what
         came for the histograms."""
-        recorder, translator = self._run.recorder, self._run.translator
+        steps = self._run.steps
         self._collected_ns = max(now_ns(), self._collected_ns + 1)
-        if recorder is None or translator is None:
+        if steps is None:
             return [], Snapshot(Board(), {}), 0, self._inbox.take()
+        recorder = steps.recorder
         with recorder.lock:
             self._collected_ns = max(now_ns(), self._collected_ns)
-            until_ns = recorder.next_ns(translator.known_until_ns(self._collected_ns))
+            until_ns = steps.known_until_ns(self._collected_ns)
             moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
         snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(recorder.overflow, self.unsent.thinned)
         return moments, snapshot, until_ns, new
