@@ -227,7 +227,7 @@ def test_two_instances_share_the_work_and_agree(tmp_path: Path, service: Callabl
     used = summed(both, names.GPU_TIME)
     trained = summed(both, names.RUN_PHASE_DURATION, "_sum")
     in_job = sum(trained["triage", phase] for phase in ("SUBMITTING", "PREPARING", "TRAINING", "REGISTERING"))
-    assert used["triage", "true"] == pytest.approx(2 * in_job, abs=2), "two devices"
+    assert used["triage", "true"] == pytest.approx(2 * in_job, rel=0.25), "two devices"
 
     # No series of the service names a run; each job's own do
     for instance in both:
