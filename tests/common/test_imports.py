@@ -53,3 +53,11 @@ def test_no_module_of_the_core_loads_an_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packages", [(*ENGINES, *SDK)])
 def test_the_core_itself_loads_no_sdk_before_a_telemetry_starts(packages: tuple[str, ...], tmp_path: Path) -> None:
     assert of(loaded_by(", ".join(NEEDED_BY_THE_CORE), tmp_path), packages) == []
+
+
+@pytest.mark.parametrize("names", ["", "graded, GraderFailure, JudgeStopped, JsonLabelMatch", "Judge"])
+def test_graders_load_neither_an_engine_nor_a_judges_client(names: str, tmp_path: Path) -> None:
+    """The client comes when a judge is made."""
+    module = "akka_otel_callbacks.graders"
+    source = f"import json, sys; from {module} import {names or '__all__'}; print(json.dumps(sorted(sys.modules)))"
+    assert of(reported(run(source, {}, tmp_path, prelude="")), (*ENGINES, *SDK, "openai", "httpx")) == []

@@ -21,7 +21,7 @@ from tools.model import Metric, Span, constant
 from tools.registry import load
 
 STEPS = "common.vocabulary.step"
-FILLS_FOR_BOTH = "common.recording.rewards"
+FILLS_FOR_BOTH = ("common.recording.rewards", "common.graders.figures")
 ONLY_READ = ("cli", "demo", "testing")
 """They show what others publish."""
 REGISTRY = load(ROOT / "registry")
@@ -59,7 +59,7 @@ def produced() -> dict[str, set[str]]:
         house = module.name.partition(".")[0]
         if module.name in (NAMES, STEPS) or house in ONLY_READ:
             continue
-        if house in ENGINES or module.name == FILLS_FOR_BOTH:
+        if house in ENGINES or module.name in FILLS_FOR_BOTH:
             for field in set(filled(module)) & set(FIELDS):
                 for name in FIELDS[field]:
                     found.setdefault(name, set()).add(house)

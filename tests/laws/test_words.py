@@ -22,7 +22,9 @@ OTHERWISE = {
     "cli.demo": {"reward", "loss"},  # parts of names
     "cli.table": {"latest", "export"},  # a heading, and a word of a sentence
     "common.gpu.readings": {"latest"},  # how samples become one figure
+    "common.graders.scoring": {"failed"},  # an attribute of a scoring
     "common.export.delivery": {"rejected"},  # how a delivery ended
+    "graders": {"failure"},  # a module
     "trl.attach": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
     "trl.loop": {"train", "optimizer", "values", "memory"},  # TRL's buffers and attributes, and a capture's fields
@@ -30,6 +32,7 @@ OTHERWISE = {
     "trl.sft": {"values"},  # a capture's field
     "trl.vocabulary": {"rejected", "reward", "eval"},  # parts of TRL's log keys, and a field of a step
     "verl.driver.vocabulary": {"reward"},  # a field of a step
+    "verl.rollout.stopping": {"failure"},  # verl's own word
     "verl.rollout.tags": {"train"},  # verl's own word
     "verl.settings": {"actor_rollout_ref", "rollout", "trainer"},  # verl's configuration
     "verl.worker.clip_ratio": {"old_log_prob"},  # an argument of verl's losses

@@ -139,6 +139,9 @@ class Loop:
         if (capture := self._rows.capture(row, self._number)) is not None:
             self._emit(capture)
 
+    def close(self) -> None:
+        """The training has ended, maybe in the middle of a step."""
+
     def _row_can_add(self) -> bool:
         """Whether the latest step may lack something that a row has."""
         return True

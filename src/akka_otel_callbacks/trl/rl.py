@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from akka_otel_callbacks.common.graders.figures import set_graders
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.vocabulary import names
@@ -17,6 +18,7 @@ from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
+from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, tap_regions
 from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step, set_logged_rewards, update_step
 
 if TYPE_CHECKING:
@@ -26,10 +28,9 @@ Phase = names.RlStepPhase
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
 step's. Of the others the step's loss is their mean."""
-COMPLETION_IDS_ARGUMENT = (
-    3,
-    "completion_ids_list",
-)  # of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`
+# Of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`:
+PROMPTS_ARGUMENT = 1, "prompts"
+COMPLETION_IDS_ARGUMENT = 3, "completion_ids_list"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Generated:
     scores: list[tuple[Any, Any]] = field(default_factory=list)
     """Per scoring: a tensor [rollouts, terms] of unweighted scores with NaN for none, and the weights [terms] of that
     moment."""
+    graded: list[Batch] = field(default_factory=list)
+    """Per scoring, what it took."""
 
 
 @dataclass(slots=True)
@@ -76,7 +79,8 @@ class RLCapture(StepCapture):
     @property
     def values_held(self) -> int:
         """A number of Python's takes about the memory of four positions of a mask."""
-        return len(self.generated.lengths) * (1 + len(self.terms)) + self.positions.scored // 4
+        graded = sum(batch.values_held for batch in self.generated.graded)
+        return len(self.generated.lengths) * (1 + len(self.terms)) + graded + self.positions.scored // 4
 
     def deliver(self, recorder: Recorder) -> None:
         step = self.complete(update_step(self.values, self._counts()))
@@ -91,6 +95,7 @@ class RLCapture(StepCapture):
             set_rewards(step, scored(scorings, self.terms, self.group))
         else:
             set_logged_rewards(step, self.values, self.weights)
+        set_graders(step, (call for batch in self.generated.graded for call in batch.calls()))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)
@@ -129,7 +134,10 @@ class RLLoop(Loop):
         self._alone = args.world_size <= 1
         # Of GRPO a setting; RLOO has it so, without one.
         self._by_sequence = getattr(args, "importance_sampling_level", "sequence") == "sequence"
-        self._wrap(trainer, "_calculate_rewards", self._rewarded)
+        self._scorings = Scorings(trainer, self._terms)
+        if not tap_regions():
+            self.missing.append(REGION)
+        self._wrap(trainer, "_calculate_rewards", self._rewarded, self._scorings.begin)
         self._wrap(trainer, "compute_loss", self._trained)
         self._own_lengths = self._wrap(trainer, "_generate", self._completed, self._generation_begins)
 
@@ -144,6 +152,9 @@ class RLLoop(Loop):
             found["num_input_tokens_seen"] = names.RL_STEP_TOKENS, names.RL_STEP_THROUGHPUT
         if "_metrics" not in self.missing and not self._keeps("entropy"):
             found["_metrics' entropy"] = (names.RL_STEP_ENTROPY,)
+        is_scoring = "_calculate_rewards" not in (*self.missing, *self._listener.uncalled)
+        if is_scoring and REGION not in self.missing and not self._scorings.heard:
+            found[REGION] = (names.RL_GRADER_DURATION,)
         return found
 
     def _captured(self, state: TrainerState) -> RLCapture:
@@ -163,6 +174,9 @@ class RLLoop(Loop):
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._weights)
+
+    def close(self) -> None:
+        self._scorings.end(0)
 
     def _row_can_add(self) -> bool:
         """Of transformers' own keys a step of this kind has the norm and the rate."""
@@ -193,8 +207,10 @@ class RLLoop(Loop):
         updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
+        graded = self._scorings.end(len(args.get(*PROMPTS_ARGUMENT) or ()))
         if not self.in_training():
             return
+        self._generated.graded.append(graded)
         self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
         if getattr(result, "shape", ())[1:] != (len(self._terms),):
             return  # not what TRL is known to give: the log's figures stand

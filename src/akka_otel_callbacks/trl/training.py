@@ -193,6 +193,8 @@ class Training:
 
     def _end_loop(self) -> None:
         self._listener.end()
+        if self.loop is not None:
+            self.loop.close()
         self.loop, self._in_step = None, False
 
     def _tell_unused(self, loop: Loop) -> None:

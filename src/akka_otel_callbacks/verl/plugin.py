@@ -36,6 +36,7 @@ ROLLOUTS = "reward spread and terms, zero share, zero-variance groups, truncated
 GROUPS = "groups of the v1 trainers, and terms of a reward model on their devices"
 TERMS = "reward terms and tools of the v1 trainers"
 TOOLS = "tool calls and failures"
+GRADERS = "how long reward terms take, their failures and tokens"
 PER_TOKEN = "entropy and KL divergence per token, where the run does not aggregate its loss by `token-mean`"
 PENALTY = "KL divergence of a penalty on the rewards"
 MEMORY = "what fills the devices of the workers"
@@ -69,6 +70,11 @@ HOOKS = (
     Hook("verl.workers.engine_workers", "worker.memory:install_marks", MEMORY),
     Hook("verl.experimental.agent_loop.tool_agent_loop", "rollout.tool_calls:install", TOOLS),
     Hook("verl.experimental.agent_loop.agent_loop", "rollout.tool_calls:install_worker", TOOLS),
+    Hook("verl.experimental.reward_loop.reward_loop", "rollout.grading:install", GRADERS),
+    Hook("verl.experimental.reward_loop.reward_loop", "rollout.tags:install_scores", GRADERS),
+    Hook("verl.trainer.ppo.reward", "rollout.grading:install_functions", GRADERS),
+    Hook("verl.experimental.reward_loop.reward_manager.remote", "rollout.remote_grading:install", GRADERS),
+    Hook("transfer_queue", "rollout.stopping:install", "the end of a job of the v1 trainers whose judge gave up"),
     Hook("vllm.v1.engine.async_llm", "rollout.vllm:install", "the run's labels on the rollout servers' own metrics"),
 )
 EVEN_DISABLED = ("verl.utils.tracking", "ray", "ray.actor")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.common.recording.recorder import Record, Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
-from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
+from akka_otel_callbacks.common.vocabulary.step import COUNTS, DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
 from tests.common.reports import ROLLOUTS, TERMS, grpo_step
 
 NAN, INF = math.nan, math.inf
@@ -107,9 +107,12 @@ def test_every_rollout_is_recorded_once_a_term() -> None:
     assert recorder.of(names.RL_STEP_DURATION) == [step.duration_s]
     assert recorder.of(names.RL_ROLLOUT_COMPLETION_LENGTH) == step.rollout_completion_length
     for term in (*TERMS, "total"):
-        scores = [value for metric, value, labels in recorder.records if labels.get(names.ATTR_RL_TERM.name) == term]
+        of_term = [record for record in recorder.records if record[2].get(names.ATTR_RL_TERM.name) == term]
+        scores = [value for metric, value, _ in of_term if metric is names.RL_ROLLOUT_REWARD]
         assert sorted(scores) == sorted(step.rollout_reward[term])
         assert len(scores) == ROLLOUTS
+        seconds = [value for metric, value, _ in of_term if metric is names.RL_GRADER_DURATION]
+        assert seconds == step.grader_duration.get(term, [])
 
 
 def test_what_a_step_does_not_have_is_absent_and_never_zero() -> None:
@@ -199,5 +202,9 @@ def test_whatever_a_step_holds_only_finite_numbers_come_out(figure: Any, labelle
 def test_the_tables_are_complete() -> None:
     """Every gauge and histogram that a step can hold is in the full step of these tests."""
     step = grpo_step(1)
-    missing = [s.attribute for s in (*GAUGES[RLStep], *DISTRIBUTIONS[RLStep]) if getattr(step, s.attribute) is None]
+    missing = [
+        s.attribute
+        for s in (*GAUGES[RLStep], *DISTRIBUTIONS[RLStep], *COUNTS[RLStep])
+        if getattr(step, s.attribute) is None
+    ]
     assert missing == []

@@ -17,9 +17,10 @@ from akka_otel_callbacks.common.recording.labels import Labels
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes, AttributeValue, Figures, Point
-from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
+from akka_otel_callbacks.common.vocabulary.step import COUNTS, DISTRIBUTIONS, GAUGES, RLStep, SFTStep, Step
 
 Counters = dict[Metric, Sequence[Point]]
+Totals = dict[tuple[AttributeValue, ...], Point]
 
 TERM = names.ATTR_RL_TERM.name
 NonFinite = tuple[str, AttributeValue | None]
@@ -90,6 +91,10 @@ class Recorder:
         }
         if step_type is RLStep:
             self.counters[names.RL_ROLLOUT_REWARD_NEGATIVE] = self.negative_points
+        self._counted: dict[Metric, Totals] = {source.metric: {} for source in COUNTS[step_type]}
+        """What steps reported for counters, by the values of their attributes."""
+        for metric, totals in self._counted.items():
+            self.counters[metric] = lambda totals=totals: tuple(totals.values())  # type: ignore[misc]
         self._last_number: int | None = None
         self._last_ns = 0
 
@@ -100,14 +105,16 @@ class Recorder:
         repeated after a restore and counts again.
         """
         nonfinite: Counter[NonFinite] = Counter()
+        counts: Sequence[tuple[Metric, float, Attributes]]
         figures = _figures(step, self.labels, nonfinite)
         completes = step.number is not None and step.number != self._last_number
         repeated = step.number is not None and not completes
         if repeated:  # its durations and rollouts are on the histograms already
-            figures, distributions = self.board.changes(figures), []
+            figures, distributions, counts = self.board.changes(figures), [], ()
         else:
             distributions = _distributions(step, self.labels, nonfinite)
-        if not (completes or figures or distributions or nonfinite):
+            counts = _counts(step, self.labels)
+        if not (completes or figures or distributions or counts or nonfinite):
             return  # a log row that has nothing new
         with self.lock:
             time_ns = self.next_ns(self.reported_ns or now_ns())
@@ -118,6 +125,10 @@ class Recorder:
                 self.steps += 1
             for broken, count in nonfinite.items():
                 self.nonfinite[broken] = self.nonfinite.get(broken, 0) + count
+            for metric, more, attributes in counts:
+                totals, series = self._counted[metric], (*attributes.values(),)
+                before = totals[series][0] if series in totals else 0
+                totals[series] = before + more, attributes
             for metric, attributes, values in distributions:
                 if metric is names.RL_ROLLOUT_REWARD and min(values) < 0:
                     self.negative[attributes[TERM]] += sum(value < 0 for value in values)
@@ -195,6 +206,17 @@ def _distributions(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) ->
                 nonfinite[metric.name, attributes.get(TERM)] += broken
             if numbers:
                 found.append(Distributed(metric, attributes, numbers))
+    return found
+
+
+def _counts(step: Step, labels: Labels) -> Sequence[tuple[Metric, float, Attributes]]:
+    """What the step adds to counters."""
+    found = []
+    for field, metric, (by, other) in COUNTS[type(step)]:
+        for (value, kind), more in (getattr(step, field) or {}).items():
+            attributes = labels.of(metric, by, value)
+            if attributes is not None:
+                found.append((metric, more, {**attributes, other.name: kind}))
     return found
 
 

@@ -24,12 +24,18 @@ def distribution(metric: Metric, by: Attribute | None = None) -> Any:
     return field(default=None, metadata={"metric": metric, "by": by, "role": "distribution"})
 
 
+def count(metric: Metric, by: tuple[Attribute, Attribute]) -> Any:
+    """What a counter grows by: a mapping to numbers from the values of two attributes."""
+    return field(default=None, metadata={"metric": metric, "by": by, "role": "count"})
+
+
 class Source(NamedTuple):
     """Where the recorder finds a metric in a report."""
 
     attribute: str
     metric: Metric
-    by: Attribute | None
+    by: Any
+    """The attribute of its points; None without one; for a counter two of them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +59,15 @@ class RLStep:
     """Per term, `total` included: the weighted share of each rollout that the term scored."""
     rollout_completion_length: list[int] | None = distribution(names.RL_ROLLOUT_COMPLETION_LENGTH)
     """Tokens of each completion up to the last one that the model generated."""
+
+    grader_duration: Mapping[str, list[float]] | None = distribution(names.RL_GRADER_DURATION, by=names.ATTR_RL_TERM)
+    """Per term, the seconds that it took for each rollout."""
+    grader_failures: Mapping[tuple[str, str], int] | None = count(
+        names.RL_GRADER_FAILURES, by=(names.ATTR_RL_TERM, names.ATTR_RL_GRADER_FAILURE_CAUSE)
+    )
+    grader_tokens: Mapping[tuple[str, str], int] | None = count(
+        names.RL_GRADER_TOKENS, by=(names.ATTR_RL_TERM, names.ATTR_RL_GRADER_TOKEN_TYPE)
+    )
 
     completion_length: Any = gauge(names.RL_STEP_COMPLETION_LENGTH)
     completion_length_max: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_MAX)
@@ -123,3 +138,4 @@ GAUGES: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "gauge")
 DISTRIBUTIONS: Mapping[type[Step], tuple[Source, ...]] = {
     kind: _sources(kind, "distribution") for kind in (RLStep, SFTStep)
 }
+COUNTS: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "count") for kind in (RLStep, SFTStep)}

@@ -13,6 +13,7 @@ from akka_otel_callbacks.verl.driver.inbox import INBOX
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns
 from akka_otel_callbacks.verl.patching.importhook import wrap
 from akka_otel_callbacks.verl.rollout import tags
+from akka_otel_callbacks.verl.rollout.grading import GRADED
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
 
 
@@ -90,11 +91,12 @@ def _seen(batch: Any, described: Rollouts) -> Rollouts:
         own_lengths=mask.sum(-1),
     )
     if seen.groups is not None and len(seen.groups) != len(seen.scores):
-        return replace(seen, groups=None, last_of_session=None, terms={}, tools=None, tokens=None)
+        return replace(seen, groups=None, last_of_session=None, terms={}, tools=None, graded=None, tokens=None)
     if seen.groups is None and "uid" in others:
         seen.groups = list(others["uid"])
         seen.terms = {key: others[key] for key in batch.meta_info.get("reward_extra_keys", ()) if key in others}
         seen.tools = list(others[TALLY]) if TALLY in others else None
+        seen.graded = list(others[GRADED]) if GRADED in others else None
     return seen
 
 
@@ -111,6 +113,7 @@ def _described_v1(trainer: Any, batch: Any) -> Rollouts:
         last_of_session=_last_of_session(keys),
         terms=columns(tags.take_terms(rows)),
         tools=[tag.get(TALLY) for _, tag in rows],
+        graded=tags.take_graded(rows),
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
+from akka_otel_callbacks.common.graders.call import decoded
+from akka_otel_callbacks.common.graders.figures import set_graders
 from akka_otel_callbacks.common.numbers import mean, number
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.vocabulary.step import RLStep
@@ -39,6 +41,8 @@ class Rollouts:
     tools: Sequence[Sequence[int] | None] | None = None
     """Of each row whose agent loop had tools: calls, failed calls, and whether a tool's response did not fit, which
     ends the completion."""
+    graded: Sequence[str | None] | None = None
+    """Of each row that was scored, what scored it, as text."""
     tokens: int | None = None
     """Prompt and completion tokens of all rows."""
     entropy: Sequence[PerToken] = ()
@@ -64,7 +68,8 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> No
         batches: the step's rollouts; none leaves the step as it is.
         limits: of the completions.
     """
-    columns = _Columns()
+    columns, batches = _Columns(), [*batches]
+    set_graders(step, (call for batch in batches for text in batch.graded or () if text for call in decoded(text)))
     for batch in batches:
         columns.add(batch, limits)
     if not columns.rows:

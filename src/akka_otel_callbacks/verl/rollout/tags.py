@@ -14,6 +14,7 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.rollout.grading import GRADED, hide
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
 
 TERMS = "akka_otel_terms"
@@ -26,6 +27,10 @@ _scores: list[Any] = []
 """What the reward model said last."""
 _scored: dict[str, dict[str, float]] = {}
 """Its terms of the step's rollouts, by their key. In tags they would be lost: every put of verl's reads those anew."""
+_graded: dict[str, str] = {}
+"""Likewise how long it took for each."""
+_expects_scores = False
+"""Whether a v1 trainer has its batch scored now; nobody takes those of others from here."""
 
 
 def install(transfer_queue: ModuleType) -> None:
@@ -36,6 +41,18 @@ def install(transfer_queue: ModuleType) -> None:
 def install_reward_model(trainer: type) -> None:
     """A reward model on the trainer's own devices scores the whole batch at once, after the rollouts were put."""
     wrap(trainer, "_compute_reward_colocate", _scored_later)
+
+
+def install_scores(reward_loop: ModuleType) -> None:
+    """What a reward model says of a batch."""
+    wrap(reward_loop.RewardLoopManager, "compute_rm_score", _remembering)
+
+
+def take_graded(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | None]:
+    """How long the terms of the step's rollouts took, as text, in their order."""
+    graded = [_graded.get(key, tag.get(GRADED)) for key, tag in rows]
+    _graded.clear()
+    return graded
 
 
 def take_terms(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, float]]:
@@ -61,8 +78,7 @@ def _tell(fields: Any, tags: Sequence[dict[str, Any]] | None) -> None:
     for tag, held in zip(tags, fields["extra_fields"], strict=True):
         extra = getattr(held, "data", held)  # tensordict wraps an object, or not, by its version
         tag[TERMS] = numbers(extra.get("reward_extra_info") or {})
-        if TALLY in extra:
-            tag[TALLY] = extra[TALLY]
+        tag.update({name: extra[name] for name in (TALLY, GRADED) if name in extra})
 
 
 def _scored_later(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,15 +93,19 @@ def _scored_later(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 @guarded
 def _listen_to(trainer: Any) -> None:
+    global _expects_scores
     _scores.clear()
-    if is_active():
+    _expects_scores = is_active()
+    if _expects_scores:
         wrap(type(trainer.reward_loop_manager), "compute_rm_score", _remembering)
 
 
 def _remembering(compute: Callable[..., Any]) -> Callable[..., Any]:
     def compute_rm_score(*args: Any, **kwargs: Any) -> Any:
         scores = compute(*args, **kwargs)
-        _scores.append(scores)
+        hide(scores)
+        if _expects_scores:
+            _scores.append(scores)
         return scores
 
     return compute_rm_score
@@ -93,6 +113,8 @@ def _remembering(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 @guarded
 def _tell_scores(batch: Any) -> None:
+    global _expects_scores
+    _expects_scores = False
     if not _scores:
         return
     scores = _scores.pop()  # also where nobody needs it: it holds the batch's tensors
@@ -101,6 +123,8 @@ def _tell_scores(batch: Any) -> None:
     terms = {key: scores.non_tensor_batch[key] for key in scores.meta_info.get("reward_extra_keys", ())}
     for row, key in enumerate(batch.keys):
         _scored[key] = numbers({term: column[row] for term, column in terms.items()})
+        if GRADED in scores.non_tensor_batch:
+            _graded[key] = str(scores.non_tensor_batch[GRADED][row])
 
 
 def numbers(info: Mapping[str, Any]) -> dict[str, float]:

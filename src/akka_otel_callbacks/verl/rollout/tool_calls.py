@@ -11,6 +11,7 @@ from typing import Any
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.rollout import grading, stopping
 
 TALLY = "akka_otel_tool_calls"
 """The field that carries `(calls, failures, whether a response did not fit)` to the trainer beside a completion's own
@@ -72,9 +73,14 @@ def _told_after(compute_score: Callable[..., Any]) -> Callable[..., Any]:
     async def _compute_score(self: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         tally = _tally.get()
         _tally.set(None)
-        scored = await compute_score(self, outputs, *args, **kwargs)
+        try:
+            scored = await compute_score(self, outputs, *args, **kwargs)
+        except BaseException as error:
+            stopping.remember(error)
+            raise
         if tally is not None:
             _attach(outputs, tally)
+        grading.attach(outputs)
         return scored
 
     return _compute_score
@@ -95,6 +101,7 @@ def _evened(postprocess: Callable[..., Any]) -> Callable[..., Any]:
 def _even(completions: Any) -> None:
     for completion in completions:
         completion.extra_fields.setdefault(TALLY, None)
+        completion.extra_fields.setdefault(grading.GRADED, None)
 
 
 def _counted(call_tool: Callable[..., Any]) -> Callable[..., Any]:

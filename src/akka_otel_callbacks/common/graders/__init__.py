@@ -1,0 +1,1 @@
+"""What scores rollouts: rules and judges whose every call is timed, and whose failures and tokens are counted."""

@@ -1,0 +1,37 @@
+"""What kind of function a user gave."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+TERM = "__akka_otel_term__"
+"""On a function that notes its own calls, the term that it notes them under."""
+
+
+def unwrapped(function: Any) -> Any:
+    """What a `partial` calls."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it has to be awaited; an object says so by its `__call__`."""
+    called = unwrapped(function)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(called.__call__)
+
+
+def own_term(function: Any) -> str | None:
+    """The term that a function notes its calls under by itself; None of any other."""
+    term = getattr(unwrapped(function), TERM, None)
+    return term if isinstance(term, str) else None
+
+
+def marked(function: Any, term: str) -> Any:
+    """The function named by its term, by which TRL calls its rewards."""
+    function.__name__ = function.__qualname__ = term
+    setattr(function, TERM, term)
+    return function

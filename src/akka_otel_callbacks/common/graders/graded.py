@@ -1,0 +1,93 @@
+"""Puts a rule on the clock: `graded(rule, term="rule:score.py")`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from typing import Any, TypeVar, overload
+
+from akka_otel_callbacks.common.graders.function import is_async, marked
+from akka_otel_callbacks.common.graders.gather import gathered
+from akka_otel_callbacks.common.graders.rows import BATCH, VERL_COMPLETION, Parameters, is_batch, named, rows_of
+from akka_otel_callbacks.common.graders.scoring import Scoring
+
+Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
+
+
+@overload
+def graded(function: R, *, term: str, zero: Any = 0.0) -> R: ...
+
+
+@overload
+def graded(function: None = None, *, term: str, zero: Any = 0.0) -> Callable[[R], R]: ...
+
+
+def graded(function: Rule | None = None, *, term: str, zero: Any = 0.0) -> Any:
+    """A rule under a name of its own, of which every row is timed. It is called as before, by TRL, by verl, or by a
+    reward function that combines several rules.
+
+    A rule scores a batch, as TRL's reward functions do, or a single row: then it has a parameter `prompt`,
+    `completion` or `solution_str`, and TRL's batches are handed to it row by row. It takes of a row's columns what it
+    has parameters for. A rule that raises `GraderFailure(cause)` has no score for that row.
+
+    Args:
+        function: the rule, a plain or an `async` function. Without it, `graded` is a decorator.
+        term: the name of its term, such as `rule:score.py`. TRL shows its rewards under that name, too.
+        zero: what a row gets that could not be scored. A rule of verl's that returns a dict needs one with the same
+            keys here, because verl expects them of every row.
+    """
+    if function is None:
+        return lambda function: graded(function, term=term, zero=zero)
+    parameters = Parameters(function)
+    make = _of_async if is_async(function) else _of_plain
+    wrapper = make(function, parameters, term, zero)
+    return marked(functools.wraps(function)(wrapper), term)
+
+
+def _of_plain(rule: Rule, parameters: Parameters, term: str, zero: Any) -> Rule:
+    def one(call: Callable[[], Any]) -> Any:
+        with Scoring(term) as scoring:
+            score = call()
+        return copy(zero) if scoring.failed else score
+
+    def scored(*args: Any, **kwargs: Any) -> Any:
+        if not is_batch(kwargs):
+            return one(_single(rule, parameters, args, kwargs))
+        if parameters.are_of_a_row:
+            return [one(functools.partial(rule, *args, **parameters.among(row))) for row in rows_of(kwargs)]
+        with Scoring(term, len(kwargs[BATCH])) as scoring:
+            scores = rule(*args, **kwargs)
+        return _zeros(zero, kwargs) if scoring.failed else scores
+
+    return scored
+
+
+def _of_async(rule: Rule, parameters: Parameters, term: str, zero: Any) -> Rule:
+    async def one(call: Callable[[], Awaitable[Any]]) -> Any:
+        with Scoring(term) as scoring:
+            score = await call()
+        return copy(zero) if scoring.failed else score
+
+    async def scored(*args: Any, **kwargs: Any) -> Any:
+        if not is_batch(kwargs):
+            return await one(_single(rule, parameters, args, kwargs))
+        if parameters.are_of_a_row:
+            calls = [functools.partial(rule, *args, **parameters.among(row)) for row in rows_of(kwargs)]
+            return await gathered(map(one, calls))
+        with Scoring(term, len(kwargs[BATCH])) as scoring:
+            scores = await rule(*args, **kwargs)
+        return _zeros(zero, kwargs) if scoring.failed else scores
+
+    return scored
+
+
+def _single(rule: Rule, parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+    """A call of one row. verl's has more than a rule may care for; anybody else's is passed as it is."""
+    row = parameters.among(named(kwargs)) if VERL_COMPLETION in kwargs else kwargs
+    return functools.partial(rule, *args, **row)
+
+
+def _zeros(zero: Any, batch: dict[str, Any]) -> Sequence[Any]:
+    return [copy(zero) for _ in batch[BATCH]]

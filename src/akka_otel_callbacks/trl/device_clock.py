@@ -1,0 +1,38 @@
+"""The time of a reward model on a GPU, which goes on computing when Python has passed by."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from akka_otel_callbacks.common.guard import guarded
+
+CUDA = "cuda"
+
+
+class DeviceClock:
+    """From its making to `stop`, as the device's own stream passes by. Nothing waits for it before `seconds`."""
+
+    def __init__(self, cuda: Any, device: Any) -> None:
+        self._stream = cuda.current_stream(device)
+        self._begin, self._end = (cuda.Event(enable_timing=True) for _ in range(2))
+        self._begin.record(self._stream)
+
+    @guarded
+    def stop(self) -> None:
+        self._end.record(self._stream)
+
+    def seconds(self) -> float:
+        """Waits for the device: only on the translator's thread."""
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end)) / 1000
+
+
+@guarded
+def device_clock(module: Any) -> DeviceClock | None:
+    """The clock of a module; None where it computes while Python waits."""
+    parameter = next(iter(module.parameters()), None)
+    device = getattr(parameter, "device", None)
+    if getattr(device, "type", None) != CUDA:
+        return None
+    return DeviceClock(sys.modules["torch"].cuda, device)  # type: ignore[attr-defined]
