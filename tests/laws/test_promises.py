@@ -21,7 +21,12 @@ from tools.model import Metric, Span, constant
 from tools.registry import load
 
 STEPS = "common.vocabulary.step"
-FILLS_FOR_BOTH = ("common.recording.rewards", "common.graders.figures")
+FILLS_FOR_BOTH = (
+    "common.graders.figures",
+    "common.recording.memory",
+    "common.recording.rewards",
+    "common.recording.tools",
+)
 ONLY_READ = ("cli", "demo", "testing")
 """They show what others publish."""
 REGISTRY = load(ROOT / "registry")

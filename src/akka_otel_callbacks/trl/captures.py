@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from akka_otel_callbacks.common.memory.account import StepMemory
+from akka_otel_callbacks.common.recording.log_keys import StepT
+from akka_otel_callbacks.common.recording.memory import set_memory
 from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.log_rows import LogRows
-
-StepT = TypeVar("StepT", RLStep, SFTStep)
 
 
 @dataclass(slots=True)
@@ -63,10 +63,7 @@ class StepCapture:
         """Sets what is the same for every kind of step."""
         step.number = self.number
         step.duration_s = self.clock.duration_s()
-        if self.memory is not None:
-            step.memory_max_allocated_bytes = self.memory.max_allocated
-            step.memory_max_reserved_bytes = self.memory.max_reserved
-            step.memory_bytes = self.memory.parts()
+        set_memory(step, self.memory)
         return step
 
     def set_mfu(self, step: Step, update_s: float | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from akka_otel_callbacks.common.numbers import mean, number
+from akka_otel_callbacks.common.recording.log_keys import LogKey, StepT, fill
+from akka_otel_callbacks.common.recording.tools import set_tools
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 
-StepT = TypeVar("StepT", RLStep, SFTStep)
 Reduce = Callable[[list[float]], "float | None"]
 Values = Mapping[str, Any]
 """By key: the value of a log row, or the list of values that a step appended."""
@@ -18,11 +20,10 @@ Counts = Mapping[str, "Sequence[float] | None"]
 TOKENS, RATIOS, LABELS = "tokens", "ratios", "labels"
 
 
-class Key(NamedTuple):
-    """One log key: the field that it fills and how several values of one step become one."""
+@dataclass(frozen=True, slots=True)
+class Key(LogKey):
+    """How several values of one step become one."""
 
-    key: str
-    field: str
     reduce: Reduce = mean
     of: str | None = None
     """What the value of a micro-batch is a mean over. The step's mean is weighted by their number where known."""
@@ -45,7 +46,6 @@ RL_KEYS = (
     Key("clip_ratio", "clip_ratio", of=RATIOS),  # up to 0.16, and the Liger loss
     Key("cispo_clip_ratio", "clip_ratio", of=RATIOS),  # cispo clips at the upper bound only
     Key("cispo_clip_ratio", "clip_ratio_high", of=RATIOS),
-    Key("tools/call_frequency", "tool_calls"),
     Key("policy_loss", "policy_loss"),  # with an entropy bonus only
 )
 REWARD_KEYS = (
@@ -86,7 +86,7 @@ def update_step(values: Values, counts: Counts | None = None) -> RLStep:
     """
     step = _fill(RLStep(), RL_KEYS, values, counts or {})
     step.completion_length_terminated = _terminated(values)
-    step.tool_failure_ratio = _tool_failure_ratio(values)
+    _set_tools(step, values)
     return step
 
 
@@ -135,15 +135,16 @@ def is_summary(row: Values) -> bool:
 
 
 def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> StepT:
-    for key, field, reduce, of in keys:
-        value = values.get(key)
-        if value is None or getattr(step, field) is not None:
-            continue  # of an old and a new key side by side the new one counts, which is listed first
-        if found := _numbers(value):
-            weights = counts.get(of) if of else None
-            known = weights is not None and len(weights) == len(found)
-            setattr(step, field, _weighted(found, weights or ()) if known else reduce(found))
-    return step
+    def value_of(key: Key) -> float | None:
+        value = values.get(key.key)
+        found = _numbers(value) if value is not None else None
+        if not found:
+            return None
+        weights = counts.get(key.of) if key.of else None
+        known = weights is not None and len(weights) == len(found)
+        return _weighted(found, weights or ()) if known else key.reduce(found)
+
+    return fill(step, keys, value_of)
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> float | None:
@@ -171,12 +172,12 @@ def _terminated(values: Values) -> float | None:
     return weighted / sum(ended) if sum(ended) else None
 
 
-def _tool_failure_ratio(values: Values) -> float | None:
-    """Failed calls over calls of the step's generations; TRL writes 0 for a generation without a call."""
-    calls, failures = _numbers(values.get(TOOL_CALLS)), _numbers(values.get(TOOL_FAILURES))
-    if len(calls) != len(failures) or not sum(calls):
-        return None
-    return sum(call * failure for call, failure in zip(calls, failures, strict=True)) / sum(calls)
+def _set_tools(step: RLStep, values: Values) -> None:
+    """From the step's generations, each with its calls in the mean and the share of them that failed. TRL writes 0 for
+    a generation without a call."""
+    calls, shares = _numbers(values.get(TOOL_CALLS)), _numbers(values.get(TOOL_FAILURES))
+    known = len(calls) == len(shares)
+    set_tools(step, calls, [call * share for call, share in zip(calls, shares, strict=True)] if known else None)
 
 
 def _terms(values: Values, suffix: str, weights: Mapping[str, float]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from akka_otel_callbacks.common.graders.call import decoded
 from akka_otel_callbacks.common.graders.figures import set_graders
 from akka_otel_callbacks.common.numbers import mean, number
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
+from akka_otel_callbacks.common.recording.tools import set_tools
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.verl.driver.inbox import PerToken
 from akka_otel_callbacks.verl.driver.limits import Limits
@@ -192,6 +193,4 @@ def _set_lengths(step: RLStep, columns: _Columns) -> None:
 
 def _set_tools(step: RLStep, tallies: Sequence[Sequence[int]]) -> None:
     """Only rollouts of agent loops that had tools have a tally."""
-    calls = sum(tally[0] for tally in tallies)
-    step.tool_calls = calls / len(tallies) if tallies else None
-    step.tool_failure_ratio = sum(tally[1] for tally in tallies) / calls if calls else None
+    set_tools(step, [tally[0] for tally in tallies], [tally[1] for tally in tallies])

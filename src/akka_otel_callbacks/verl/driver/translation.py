@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.memory import set_memory
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
@@ -41,15 +42,8 @@ class LogCall:
     def deliver(self, recorder: Recorder) -> None:
         step = self.translation.step_of(self)
         if step is not None:
-            self._set_memory(step)
+            set_memory(step, self.memory() if self.memory is not None else None)
             recorder.record(step)
-
-    def _set_memory(self, step: Step) -> None:
-        memory = self.memory() if self.memory is not None else None
-        if memory is not None:
-            step.memory_max_allocated_bytes = memory.max_allocated
-            step.memory_max_reserved_bytes = memory.max_reserved
-            step.memory_bytes = memory.parts()
 
 
 class Translation(Protocol):

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.log_keys import LogKey, StepT, fill
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.driver.per_token import ENTROPY as ENTROPY_PER_TOKEN
 from akka_otel_callbacks.verl.driver.per_token import KL as KL_PER_TOKEN
 from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 
-StepT = TypeVar("StepT", RLStep, SFTStep)
 Row = Mapping[str, Any]
 """What one call of `Tracking.log` holds."""
 
 
-class Key(NamedTuple):
-    """One log key and the field that it fills. Of several keys of one field the first that a row has wins.
+@dataclass(frozen=True, slots=True)
+class Key(LogKey):
+    """Which versions of verl log it, and in what scale.
 
     Attributes:
-        key: as verl logs it.
-        field: of `RLStep` or `SFTStep`.
         since, until: the first and the last version that logs it; None: still does.
         scale: what the value is multiplied with.
     """
 
-    key: str
-    field: str
     since: str = "0.4"
     until: str | None = None
     scale: float = 1.0
@@ -116,8 +114,8 @@ def clip_sides(row: Row) -> tuple[float | None, float | None]:
 
 
 def _fill(step: StepT, keys: Iterable[Key], row: Row) -> StepT:
-    for key in keys:
+    def value_of(key: Key) -> float | None:
         value = number(row.get(key.key))
-        if value is not None and getattr(step, key.field) is None:
-            setattr(step, key.field, value * key.scale)
-    return step
+        return value * key.scale if value is not None else None
+
+    return fill(step, keys, value_of)
