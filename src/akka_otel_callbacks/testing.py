@@ -158,4 +158,4 @@ def fake_gpus(nvml: FakeNvml, interval_s: float = 0.05) -> GpuHealth:
         nvml: the GPUs, and which of them the process holds.
         interval_s: seconds between two samples.
     """
-    return GpuHealth(nvml.claim, backend=nvml, interval_s=interval_s)
+    return GpuHealth(nvml.device_ids, backend=nvml, interval_s=interval_s)

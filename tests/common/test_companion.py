@@ -31,7 +31,7 @@ def run() -> RunIdentity:
 
 def gpus() -> GpuHealth:
     nvml = FakeNvml(GPU)
-    return GpuHealth(nvml.claim, backend=nvml, interval_s=0.02)
+    return GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.02)
 
 
 def test_it_publishes_its_gpus_and_no_span(sink: OtlpSink) -> None:

@@ -18,7 +18,7 @@ from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, accelerators, loop
-from akka_otel_callbacks.trl.accelerators import claim, device_count
+from akka_otel_callbacks.trl.accelerators import device_count, device_ids
 from tests.support.otlp_sink import otlp_sink
 from tests.support.points import Point
 from tests.trl.runs import Run, exported_run
@@ -41,7 +41,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
 
 def test_every_gpu_of_the_process_has_its_place_and_its_health(tiny_model: str) -> None:
     nvml = FakeNvml(FIRST, SECOND)
-    gpus = GpuHealth(nvml.claim, backend=nvml, interval_s=0.05)
+    gpus = GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.05)
     gpus.start()
     wait_for(lambda: len(gpus.points(names.HW_TEMPERATURE)) >= 2)
     wait_for(lambda: gpus.points(names.GPU_XID_ERRORS))
@@ -95,7 +95,7 @@ def test_a_cpu_training_claims_no_accelerator(tiny_model: str) -> None:
 def test_the_devices_that_a_process_holds(device: str, n_gpu: int, spread: Any, held: list[int]) -> None:
     args: Any = SimpleNamespace(device=torch.device(device), n_gpu=n_gpu, world_size=2)
     trainer: Any = SimpleNamespace(model=SimpleNamespace(hf_device_map=spread))
-    assert claim(trainer, args) == held
+    assert device_ids(trainer, args) == held
     assert device_count(trainer, args) == 2 * max(1, len(held))
 
 
@@ -213,7 +213,7 @@ def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monk
     with otlp_sink() as sink:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
         for training, attempt in enumerate((3, 4)):
-            gpus = GpuHealth(nvml.claim, backend=nvml, interval_s=0.02)
+            gpus = GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.02)
             companion = accelerators.companion(identity, gpus, 1, training)
             wait_for(lambda at=companion: at.telemetry)
             companion.close()

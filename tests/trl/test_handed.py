@@ -102,7 +102,7 @@ def forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_gpus_are_off(by: str, tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forbidden(monkeypatch)
     guard.failures.clear()
-    monkeypatch.setattr("akka_otel_callbacks.trl.session.claim", lambda trainer, args: [0, 1])
+    monkeypatch.setattr("akka_otel_callbacks.trl.session.device_ids", lambda trainer, args: [0, 1])
     variables = {"AKKA_OTEL_GPU_DISABLE": "1"} if by == "variable" else {}
     callback = AkkaTelemetryCallback(gpus=False) if by == "argument" else None
     run = exported_run(
@@ -121,7 +121,7 @@ def test_gpus_that_are_given_are_off_too(monkeypatch: pytest.MonkeyPatch) -> Non
     forbidden(monkeypatch)
     fake = FakeNvml(FakeGpu())
     monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1")
-    gpus = GpuHealth(fake.claim, backend=fake, interval_s=0.01)
+    gpus = GpuHealth(fake.device_ids, backend=fake, interval_s=0.01)
     gpus.start()
     assert [gpus.points(metric) for metric in gpus.metrics if gpus.points(metric)] == []
     assert gpus.devices.held() == (None,)

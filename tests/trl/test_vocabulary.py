@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
-from akka_otel_callbacks.trl.loop import Known
+from akka_otel_callbacks.trl.loop import TranslatedStep
 from akka_otel_callbacks.trl.vocabulary import (
     eval_loss,
     eval_runtime_s,
@@ -170,7 +170,7 @@ def test_evaluations_leave_the_training_alone() -> None:
     training: dict[str, float] = {}
     for row in log("public_sft_six_eval_sets")["log_history"]:
         if is_evaluation(row):
-            Known(SFTStep(eval_loss=eval_loss(row))).deliver(recorder)
+            TranslatedStep(SFTStep(eval_loss=eval_loss(row))).deliver(recorder)
         else:
             step = sft_step(row)
             step.number = row["step"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.companion import Companion
-from akka_otel_callbacks.common.gpu.device_ids import torch_claim
+from akka_otel_callbacks.common.gpu.device_ids import torch_device_ids
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.placement import Placement
 from akka_otel_callbacks.common.guard import guarded
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
 
 
-def claim(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
+def device_ids(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
     """The CUDA ordinals that this process trains on. A model that was spread over several (`device_map`) holds them
     all, where the arguments know of one only."""
     spread = getattr(getattr(trainer, "model", None), "hf_device_map", None) or {}
     if args.device.type == "cuda" and len(set(spread.values())) > 1:
         return sorted({place for place in spread.values() if isinstance(place, int)})
-    return torch_claim(args.device.type, args.device.index, args.n_gpu)
+    return torch_device_ids(args.device.type, args.device.index, args.n_gpu)
 
 
 def device_count(trainer: Trainer | None, args: TrainingArguments) -> int:
     """Devices of the whole job; a process without an accelerator trains on one, its CPU."""
-    return int(max(1, args.world_size)) * max(1, len(claim(trainer, args)))
+    return int(max(1, args.world_size)) * max(1, len(device_ids(trainer, args)))
 
 
 def memory_account(trainer: Trainer | None, args: TrainingArguments) -> MemoryAccount:
     """Follows the memory of this process's devices; in parts only where the job sees a single one, and where the
     trainer's own memory metrics do not read the peak counters that the parts reset."""
     parts = device_count(trainer, args) == 1 and args.skip_memory_metrics
-    return MemoryAccount([CudaAllocator(ordinal) for ordinal in claim(trainer, args)], parts=parts)
+    return MemoryAccount([CudaAllocator(ordinal) for ordinal in device_ids(trainer, args)], parts=parts)
 
 
 def publish_count(telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.flops import MatmulParameters, matmul_parameters, mfu, train_flops
 from akka_otel_callbacks.common.flops.peaks import total_peak
-from akka_otel_callbacks.trl.accelerators import claim
+from akka_otel_callbacks.trl.accelerators import device_ids
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -51,14 +51,14 @@ def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: flo
     Args:
         peak_flops: FLOP/s of one device; None to look it up by the device's name.
     """
-    peak = _peak(trainer, args) if peak_flops is None else peak_flops * max(1, len(claim(trainer, args)))
+    peak = _peak(trainer, args) if peak_flops is None else peak_flops * max(1, len(device_ids(trainer, args)))
     parameters = matmul_parameters(trainer.model) if trainer is not None and peak else None
     return Efficiency(parameters, peak) if parameters is not None and peak else None
 
 
 def _peak(trainer: Trainer | None, args: TrainingArguments) -> float | None:
     """None without CUDA: the peak of a CPU says nothing."""
-    ordinals = claim(trainer, args)
+    ordinals = device_ids(trainer, args)
     if not ordinals:
         return None
     import torch

@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.trl.attach import Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
-from akka_otel_callbacks.trl.loop import EVAL, Known
+from akka_otel_callbacks.trl.loop import EVAL, TranslatedStep
 from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def report(telemetry: Telemetry, kind: str | None, metrics: Mapping[str, Any]) -
     """An evaluation of a training that is under way."""
     seconds = eval_runtime_s(metrics)
     if kind != RL:
-        telemetry.capture(Known(SFTStep(eval_loss=eval_loss(metrics), timing_s={EVAL: seconds})))
+        telemetry.capture(TranslatedStep(SFTStep(eval_loss=eval_loss(metrics), timing_s={EVAL: seconds})))
     _span(telemetry, seconds)
 
 

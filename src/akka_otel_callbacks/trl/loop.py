@@ -19,7 +19,7 @@ from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
 from akka_otel_callbacks.trl.captures import Clock
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.tails import TailReader, Tails
+from akka_otel_callbacks.trl.new_values import NewValueReader, NewValues
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SAVE, EVAL = names.SftStepPhase.SAVE_CHECKPOINT, names.SftStepPhase.EVAL
 
 
 @dataclass(slots=True)
-class Known:
+class TranslatedStep:
     """A capture that is translated already."""
 
     step: Step
@@ -46,7 +46,7 @@ class Known:
         recorder.record(self.step)
 
 
-class BegunAgain:
+class Restart:
     """Says that the training starts over: `auto_find_batch_size` after a batch that did not fit."""
 
     def deliver(self, recorder: Recorder) -> None:
@@ -77,8 +77,8 @@ class Loop:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._listener = listener
         self._emit = emit
-        self._reader = TailReader(_training_buffers(trainer) or {})
-        self._tails: Tails = {}
+        self._reader = NewValueReader(_training_buffers(trainer) or {})
+        self._new_values: NewValues = {}
         self._clock = Clock()
         self._in_step = False
         self._number = state.global_step
@@ -188,17 +188,17 @@ class Loop:
     def _collect(self) -> None:
         """Takes what the trainer's buffers have got since the last look."""
         new = self._reader.new(_training_buffers(self._trainer_ref()) or {})
-        if not self._tails:
-            self._tails = new
+        if not self._new_values:
+            self._new_values = new
             return
         for key, values in new.items():
-            self._tails[key] = self._tails.get(key, []) + values
+            self._new_values[key] = self._new_values.get(key, []) + values
 
     def _values(self) -> dict[str, Any]:
         """What the step itself said, by TRL's key."""
         self._collect()
         values: dict[str, Any]
-        values, self._tails = self._tails, {}
+        values, self._new_values = self._new_values, {}
         values["grad_norm"], values["learning_rate"] = self._grad_norm, self._learning_rate
         return values
 

@@ -10,7 +10,7 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.attach import Arguments, Listener
-from akka_otel_callbacks.trl.loop import SAVE, Known
+from akka_otel_callbacks.trl.loop import SAVE, TranslatedStep
 from akka_otel_callbacks.trl.settings import adapter_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def watch_saves(
         return artifact_kind(args, getattr(watched(), "model", None))
 
     def ended(result: Any, arguments: Arguments, seconds: float) -> None:
-        telemetry.capture(Known(step_type(timing_s={SAVE: seconds})))
+        telemetry.capture(TranslatedStep(step_type(timing_s={SAVE: seconds})))
         saved(telemetry, seconds, artifact_kind=kind())
 
     def failed(error: BaseException, seconds: float) -> None:

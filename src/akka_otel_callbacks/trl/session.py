@@ -18,7 +18,7 @@ from akka_otel_callbacks.common.run.identity import RunIdentity, generated_run_i
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import Step
-from akka_otel_callbacks.trl.accelerators import claim
+from akka_otel_callbacks.trl.accelerators import device_ids
 from akka_otel_callbacks.trl.attach import running, tap_train
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
 from akka_otel_callbacks.trl.handed import Handed
@@ -167,7 +167,7 @@ class Session:
         """The GPUs to watch: those that were given, or those that the trainer holds; None without any."""
         if self.options.handed.gpus is not None:
             return self.options.handed.gpus
-        held = claim(trainer, args)
+        held = device_ids(trainer, args)
         return GpuHealth(held, off=not self.options.gpus) if held else None
 
     def count(self, trainer: Trainer | None, args: TrainingArguments) -> Efficiency | None:

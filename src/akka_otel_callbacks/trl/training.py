@@ -22,7 +22,7 @@ from akka_otel_callbacks.trl.accelerators import companion, publish_count, publi
 from akka_otel_callbacks.trl.attach import Listener, Running, running
 from akka_otel_callbacks.trl.evaluation import report, watch_failed_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
-from akka_otel_callbacks.trl.loop import BegunAgain, Loop
+from akka_otel_callbacks.trl.loop import Loop, Restart
 from akka_otel_callbacks.trl.rl import RLLoop
 from akka_otel_callbacks.trl.saves import METHOD as SAVE_METHOD
 from akka_otel_callbacks.trl.saves import watch_saves
@@ -88,7 +88,7 @@ class Training:
             self._open(args)
         if self.telemetry is not None:
             self._remember(self.telemetry)
-            self.telemetry.capture(BegunAgain())
+            self.telemetry.capture(Restart())
             self._watch(args, self.telemetry)
 
     def begin_step(self, args: TrainingArguments) -> None:
@@ -139,7 +139,7 @@ class Training:
         resumed = self._resumed(checkpoint)
         attempt = session.begin_attempt(resumed)
         if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
-            _claim(checkpoint, attempt)
+            _note_attempt(checkpoint, attempt)
         step_type = LOOPS[self._kind].step_type
         self.telemetry = session.start(trainer, args, attempt, step_type)
         if self.telemetry.detail:
@@ -236,7 +236,7 @@ def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
     return Path(given) if isinstance(given, (str, os.PathLike)) else None
 
 
-def _claim(checkpoint: Path, attempt: Attempt) -> None:
+def _note_attempt(checkpoint: Path, attempt: Attempt) -> None:
     """On a thread of its own: the training thread waits for no disk."""
 
     @guarded

@@ -66,7 +66,7 @@ REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
 
 def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
-    """The figures of a log row, or of a step's tails of which only TRL knows the rewards.
+    """The figures of a log row, or of a step's new values, of which only TRL knows the rewards.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.
@@ -98,7 +98,7 @@ def set_logged_rewards(step: RLStep, values: Values, weights: Mapping[str, float
 
 
 def sft_step(values: Values, labels: Sequence[float] | None = None) -> SFTStep:
-    """The figures of a log row, or of a step's tails, of SFT and of whatever else logs the same names.
+    """The figures of a log row, or of a step's new values, of SFT and of whatever else logs the same names.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.

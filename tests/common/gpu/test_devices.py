@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.gpu.device_ids import cuda_uuids, ray_claim, visible_devices
+from akka_otel_callbacks.common.gpu.device_ids import cuda_uuids, ray_device_ids, visible_devices
 from akka_otel_callbacks.common.gpu.devices import GRACE_S, Devices
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from tests.fake_nvml import FakeDriver
@@ -68,8 +68,8 @@ def use_cuda(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> Cuda:
     return cuda
 
 
-def held(claim: list[int | str] | None = None, **environ: str) -> list[str | None]:
-    devices = Devices(Nvml(), claim, environ, Clock())
+def held(device_ids: list[int | str] | None = None, **environ: str) -> list[str | None]:
+    devices = Devices(Nvml(), device_ids, environ, Clock())
     devices.refresh()
     return uuids(devices)
 
@@ -240,7 +240,7 @@ def test_only_what_finding_needs_is_asked_of_other_gpus(machine: FakeDriver) -> 
 
 
 @pytest.mark.parametrize(
-    ("ids", "visible", "claim"),
+    ("ids", "visible", "device_ids"),
     [
         (["3"], "3", [0]),
         (["3"], "0,3", [1]),
@@ -253,15 +253,15 @@ def test_only_what_finding_needs_is_asked_of_other_gpus(machine: FakeDriver) -> 
         ([3], "3", [0]),
     ],
 )
-def test_the_devices_of_a_ray_worker(ids: list[str], visible: str | None, claim: list[int | str]) -> None:
+def test_the_devices_of_a_ray_worker(ids: list[str], visible: str | None, device_ids: list[int | str]) -> None:
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert ray_claim(ids, environ) == claim
+    assert ray_device_ids(ids, environ) == device_ids
 
 
 def test_a_ray_workers_index_goes_through_torch(machine: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     use_cuda(monkeypatch, SLOW).initialized = True  # CUDA_VISIBLE_DEVICES=1 of a machine whose CUDA order is FAST, SLOW
     environ = {"CUDA_VISIBLE_DEVICES": "1"}
-    assert held(ray_claim(["1"], environ), **environ) == [SLOW]
+    assert held(ray_device_ids(["1"], environ), **environ) == [SLOW]
 
 
 # Foreign input

@@ -43,15 +43,15 @@ def test_both_fakes_give_the_same_points(driver: FakeDriver) -> None:
 
 
 def test_a_claim_is_every_gpu_unless_it_is_given() -> None:
-    assert FakeNvml(FakeGpu(A), FakeGpu(B)).claim == (A, B)
-    assert FakeNvml(FakeGpu(A), FakeGpu(B), claim=(B,)).claim == (B,)
-    assert len(FakeNvml().claim) == 1
+    assert FakeNvml(FakeGpu(A), FakeGpu(B)).device_ids == (A, B)
+    assert FakeNvml(FakeGpu(A), FakeGpu(B), device_ids=(B,)).device_ids == (B,)
+    assert len(FakeNvml().device_ids) == 1
 
 
 def test_a_gpu_changes_while_the_program_runs() -> None:
     gpu = FakeGpu()
     nvml = FakeNvml(gpu)
-    health = GpuHealth(nvml.claim, backend=nvml)
+    health = GpuHealth(nvml.device_ids, backend=nvml)
     sampled(health)
     gpu.power_mw, gpu.fields["energy_mj"] = 350_000, 2_000
     points = sampled(health)
@@ -63,7 +63,7 @@ def test_a_gpu_changes_while_the_program_runs() -> None:
 
 def test_a_lost_gpu() -> None:
     gpu = FakeGpu()
-    health = GpuHealth(FakeNvml(gpu).claim, backend=FakeNvml(gpu))
+    health = GpuHealth(FakeNvml(gpu).device_ids, backend=FakeNvml(gpu))
     sampled(health)
     gpu.lost = True
     assert sampled(health)[names.HW_TEMPERATURE] == []
@@ -72,7 +72,7 @@ def test_a_lost_gpu() -> None:
 def test_xids_arrive() -> None:
     gpus = FakeGpu(A), FakeGpu(B)
     nvml = FakeNvml(*gpus)
-    health = GpuHealth(nvml.claim, backend=nvml, interval_s=0.05)
+    health = GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.05)
     health.start()
     nvml.xid(31)
     nvml.xid(48, gpus[1])

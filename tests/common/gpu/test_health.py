@@ -256,7 +256,7 @@ class Exporter:
 def test_each_of_two_exporters_means_the_samples_since_its_own_export() -> None:
     gpu = FakeGpu()
     backend = FakeNvml(gpu)
-    health = GpuHealth(backend.claim, backend=backend)
+    health = GpuHealth(backend.device_ids, backend=backend)
     often, seldom = Exporter(health), Exporter(health)
     for watts in (100, 200, 300):
         gpu.power_mw = watts * 1000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from akka_otel_callbacks.common.gpu.device_ids import torch_claim
+from akka_otel_callbacks.common.gpu.device_ids import torch_device_ids
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.nvml import Nvml
@@ -24,8 +24,8 @@ class NoDriver:
         raise OSError("libnvidia-ml.so.1")
 
 
-def devices(claim: list[int | str] | None, backend: object = None) -> Devices:
-    found = Devices(Nvml(backend or FakeNvml(FakeGpu(A, "H100"), FakeGpu(B, "A100"))), claim, {})
+def devices(device_ids: list[int | str] | None, backend: object = None) -> Devices:
+    found = Devices(Nvml(backend or FakeNvml(FakeGpu(A, "H100"), FakeGpu(B, "A100"))), device_ids, {})
     found.refresh()
     return found
 
@@ -82,7 +82,7 @@ def test_every_attribute_is_the_registrys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "claim"),
+    ("device", "device_ids"),
     [
         (("cpu", None, 0), []),
         (("mps", 0, 1), []),
@@ -92,5 +92,5 @@ def test_every_attribute_is_the_registrys() -> None:
         (("cuda", 0, 4), [0, 1, 2, 3]),
     ],
 )
-def test_what_a_trainers_process_holds(device: tuple[str, int | None, int], claim: list[int]) -> None:
-    assert torch_claim(*device) == claim
+def test_what_a_trainers_process_holds(device: tuple[str, int | None, int], device_ids: list[int]) -> None:
+    assert torch_device_ids(*device) == device_ids

@@ -29,10 +29,10 @@ class Clock:
         return self.now
 
 
-def sampler(*claim: str, clock: Clock | None = None, interval_s: float = 5.0) -> Sampler:
+def sampler(*device_ids: str, clock: Clock | None = None, interval_s: float = 5.0) -> Sampler:
     nvml = Nvml()
     clock = clock or Clock()
-    return Sampler(nvml, Devices(nvml, claim, {}, clock), interval_s, clock)
+    return Sampler(nvml, Devices(nvml, device_ids, {}, clock), interval_s, clock)
 
 
 def values(source: Sampler, metric: Metric, reader: Any = None, **attributes: str) -> list[float]:

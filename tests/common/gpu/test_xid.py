@@ -25,9 +25,9 @@ def start(driver: FakeDriver) -> Iterator[Start]:
     """Starts a watcher of the claimed GPUs, which waits for events when it is returned; ends it after the test."""
     started: list[XidWatcher] = []
 
-    def begin(*claim: str, registered: bool = True) -> XidWatcher:
+    def begin(*device_ids: str, registered: bool = True) -> XidWatcher:
         nvml = Nvml()
-        devices = Devices(nvml, claim, {})
+        devices = Devices(nvml, device_ids, {})
         devices.refresh()
         watcher = XidWatcher(nvml, devices, wait_ms=50, first_pause_s=0.02)
         started.append(watcher)

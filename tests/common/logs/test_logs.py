@@ -59,7 +59,7 @@ def test_a_line_arrives_soon_with_its_trace_and_its_run(sink: OtlpSink, start: S
 
 def test_an_xid_is_a_record_with_its_gpu_and_code(sink: OtlpSink, start: Start) -> None:
     nvml = FakeNvml(FakeGpu())
-    gpus = GpuHealth(nvml.claim, backend=nvml, interval_s=0.05)
+    gpus = GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.05)
     telemetry = start()
     gpus.start()
     wait_until(lambda: gpus.points(names.GPU_XID_ERRORS))

@@ -32,7 +32,7 @@ EVERY_HOOK = {
     "tools:is_failure",
     "tracking:_open",
     "worker:WorkerProcess._start",
-    "worker:_claim",
+    "worker:_device_ids",
     "worker:_load_plugin",
     "worker:_notice",
     "worker:_remember",

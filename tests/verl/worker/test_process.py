@@ -146,7 +146,7 @@ def test_a_worker_survives_whatever_fails(
 def test_a_gpu_that_cannot_be_told_costs_its_name_only(
     verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_claim", lambda *_: None)
+    monkeypatch.setattr(process, "_device_ids", lambda *_: None)
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
     assert names.ATTR_HW_ID.name not in point.attributes
@@ -219,7 +219,7 @@ def test_the_switch_of_the_gpu_figures_reaches_a_worker(
 
     gpus = FakeNvml(FakeGpu())
     monkeypatch.setattr(health, "Nvml", lambda backend=None, off=False: Nvml(gpus, off=off))
-    monkeypatch.setattr(process, "_claim", lambda *_: [0])
+    monkeypatch.setattr(process, "_device_ids", lambda *_: [0])
     for switched_off in (True, False):  # what the sink has of the second, it must not have of the first
         monkeypatch.setattr(process, "_process", None)
         monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1" if switched_off else "")

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Claim = Sequence[int | str]
+DeviceIds = Sequence[int | str]
 """What an engine knows of the devices that its process holds: CUDA ordinals (the 1 of `cuda:1`) and UUIDs."""
 
 
-def torch_claim(device_type: str, ordinal: int | None, count: int) -> list[int]:
+def torch_device_ids(device_type: str, ordinal: int | None, count: int) -> list[int]:
     """The CUDA ordinals that a trainer's process holds; empty without CUDA.
 
     Args:
@@ -68,17 +68,17 @@ def _index(entry: str) -> int | None:
     return None if number and entry[0] == "-" else number
 
 
-def ray_claim(accelerator_ids: Iterable[str], environ: Mapping[str, str]) -> list[int | str]:
+def ray_device_ids(accelerator_ids: Iterable[str], environ: Mapping[str, str]) -> list[int | str]:
     """The devices of a Ray worker, from `get_runtime_context().get_accelerator_ids()["GPU"]`.
 
     Ray names them as CUDA_VISIBLE_DEVICES does. Where it has set that variable, an ID's place in it is the CUDA
     ordinal; where it was told not to, the index itself is.
     """
     visible = [str(entry) for entry in visible_devices(environ) or ()]
-    claim: list[int | str] = []
+    ids: list[int | str] = []
     for accelerator_id in map(str, accelerator_ids):
         if accelerator_id in visible:
-            claim.append(visible.index(accelerator_id))
+            ids.append(visible.index(accelerator_id))
         else:
-            claim.append(int(accelerator_id) if accelerator_id.isdecimal() else accelerator_id)
-    return claim
+            ids.append(int(accelerator_id) if accelerator_id.isdecimal() else accelerator_id)
+    return ids

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from akka_otel_callbacks.common.gpu.device_ids import Claim, cuda_uuids, visible_devices
+from akka_otel_callbacks.common.gpu.device_ids import DeviceIds, cuda_uuids, visible_devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
 from akka_otel_callbacks.common.vocabulary import names
 
@@ -60,17 +60,17 @@ class Devices:
     machine has a single GPU. Else the device is not known until the program uses CUDA.
 
     Args:
-        claim: the process's devices; None for every device that CUDA shows to it, empty for none.
+        device_ids: the process's devices; None for every device that CUDA shows to it, empty for none.
     """
 
     def __init__(
         self,
         nvml: Nvml,
-        claim: Claim | None = None,
+        device_ids: DeviceIds | None = None,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.claim = claim
+        self.device_ids = device_ids
         self._nvml, self._environ, self._clock = nvml, environ, clock
         self._held: tuple[Device | None, ...] | None = None
         self._generation = 0
@@ -84,7 +84,7 @@ class Devices:
         if self._held is not None:
             return self._held
         if self._deadline is not None and self._clock() > self._deadline:
-            return (None,) * len(self.claim or ())
+            return (None,) * len(self.device_ids or ())
         return ()
 
     def reachable(self) -> list[Device]:
@@ -119,9 +119,9 @@ class Devices:
         cuda = cuda_uuids()
         if cuda is None:
             cuda = self._from_environment(machine)
-        if self.claim is None:
+        if self.device_ids is None:
             return list(cuda or ())
-        return [self._selector(entry, cuda) for entry in self.claim]
+        return [self._selector(entry, cuda) for entry in self.device_ids]
 
     @staticmethod
     def _selector(entry: int | str, cuda: list[str] | None) -> str | None:

@@ -63,12 +63,12 @@ class FakeNvml:
 
     Args:
         gpus: in NVML's order.
-        claim: hand it to `GpuHealth` as the devices that the process holds; every GPU unless given.
+        device_ids: hand it to `GpuHealth` as the devices that the process holds; every GPU unless given.
     """
 
-    def __init__(self, *gpus: FakeGpu, claim: tuple[str, ...] | None = None) -> None:
+    def __init__(self, *gpus: FakeGpu, device_ids: tuple[str, ...] | None = None) -> None:
         self.gpus = gpus or (FakeGpu(),)
-        self.claim = tuple(gpu.uuid for gpu in self.gpus) if claim is None else claim
+        self.device_ids = tuple(gpu.uuid for gpu in self.gpus) if device_ids is None else device_ids
         self._events: queue.Queue[SimpleNamespace] = queue.Queue()
 
     def xid(self, code: int, gpu: FakeGpu | None = None) -> None:

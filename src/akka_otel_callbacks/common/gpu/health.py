@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from akka_otel_callbacks.common import switches
-from akka_otel_callbacks.common.gpu.device_ids import Claim
+from akka_otel_callbacks.common.gpu.device_ids import DeviceIds
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Nvml
 from akka_otel_callbacks.common.gpu.sampler import Sampler
@@ -23,7 +23,7 @@ class GpuHealth:
     """NVML's figures of the devices that this process holds.
 
     Args:
-        claim: CUDA ordinals and UUIDs; None for every device that CUDA shows to the process, empty for none.
+        device_ids: CUDA ordinals and UUIDs; None for every device that CUDA shows to the process, empty for none.
         interval_s: seconds between two samples.
         backend: what stands in for pynvml in tests, such as `FakeNvml`.
         environ: where CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and AKKA_OTEL_GPU_DISABLE are looked up.
@@ -32,7 +32,7 @@ class GpuHealth:
 
     def __init__(
         self,
-        claim: Claim | None = None,
+        device_ids: DeviceIds | None = None,
         *,
         interval_s: float = SAMPLE_INTERVAL_S,
         backend: Any = None,
@@ -41,7 +41,7 @@ class GpuHealth:
     ) -> None:
         self._off = off or switches.is_off(switches.GPUS, environ)
         nvml = Nvml(backend, off=self._off)
-        self.devices = Devices(nvml, claim, environ)
+        self.devices = Devices(nvml, device_ids, environ)
         self._sampler = Sampler(nvml, self.devices, interval_s)
         self._watcher = XidWatcher(nvml, self.devices)
 
@@ -52,7 +52,7 @@ class GpuHealth:
         block."""
         if self._off:
             self.devices.refresh()
-        elif self.devices.claim is None or len(self.devices.claim):
+        elif self.devices.device_ids is None or len(self.devices.device_ids):
             self._sampler.start()
             self._watcher.start()
 

@@ -42,7 +42,7 @@ class Placement:
         self._devices, self._rank = devices, rank
         self._role = role or (lambda: names.JobRole.TRAINER)
         self._where = {attribute.name: where[attribute.name] for attribute in WHERE if where.get(attribute.name)}
-        self._holds_none = without_gpu and devices.claim is not None and not len(devices.claim)
+        self._holds_none = without_gpu and devices.device_ids is not None and not len(devices.device_ids)
 
     def points(self, metric: Metric = names.JOB_PLACEMENT) -> list[Point]:
         role = self._role()

@@ -184,20 +184,20 @@ def _knows_run(config: Any, environ: Mapping[str, str]) -> bool:
 def _gpus(config: Any, environ: Mapping[str, str]) -> GpuHealth:
     from akka_otel_callbacks.common.gpu.health import GpuHealth
 
-    return GpuHealth(_claim(config, environ) or [])
+    return GpuHealth(_device_ids(config, environ) or [])
 
 
 @guarded
-def _claim(config: Any, environ: Mapping[str, str]) -> list[int | str]:
+def _device_ids(config: Any, environ: Mapping[str, str]) -> list[int | str]:
     """The GPUs that the process holds: as Ray assigned them, or one per process under torchrun."""
-    from akka_otel_callbacks.common.gpu.device_ids import ray_claim, torch_claim
+    from akka_otel_callbacks.common.gpu.device_ids import ray_device_ids, torch_device_ids
 
     if config is not None:
-        return [*torch_claim(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
+        return [*torch_device_ids(get(config, "trainer.device", "cuda"), int(environ["LOCAL_RANK"]), 1)]
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():  # asking Ray for its context would start one
         return []
-    return ray_claim(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
+    return ray_device_ids(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()), environ)
 
 
 def _exporting(environ: Mapping[str, str]) -> dict[str, str]:

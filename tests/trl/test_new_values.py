@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.trl.tails import TailReader
+from akka_otel_callbacks.trl.new_values import NewValueReader
 
 KEYS = ["entropy", "kl", "reward"]
 events = st.lists(
@@ -24,7 +24,7 @@ events = st.lists(
 def test_a_step_has_exactly_what_was_appended_in_it(leftovers: dict[str, list[int]], events: list[Any]) -> None:
     """TRL logs behind a step only, so that what it clears was read."""
     buffers: dict[str, list[int]] = dict(leftovers)
-    reader = TailReader(buffers)
+    reader = NewValueReader(buffers)
     appended: dict[str, list[int]] = {}
     value = 0
     for event, key in events:
@@ -43,7 +43,7 @@ def test_a_step_has_exactly_what_was_appended_in_it(leftovers: dict[str, list[in
 def test_a_list_that_is_replaced_is_new() -> None:
     """As TRL keeps `num_tokens`."""
     buffers = {"num_tokens": [10]}
-    reader = TailReader(buffers)
+    reader = NewValueReader(buffers)
     assert reader.new(buffers) == {}
     buffers["num_tokens"] = [25]
     assert reader.new(buffers) == {"num_tokens": [25]}
@@ -51,11 +51,11 @@ def test_a_list_that_is_replaced_is_new() -> None:
 
 def test_a_list_that_is_emptied_in_place_is_new() -> None:
     buffers = {"entropy": [1, 2, 3]}
-    reader = TailReader(buffers)
+    reader = NewValueReader(buffers)
     buffers["entropy"][:] = [4]
     assert reader.new(buffers) == {"entropy": [4]}
 
 
 def test_what_is_no_list_is_left_out() -> None:
     buffers: dict[str, Any] = {"mean": 3.0, "pairs": ((1, 2),), "entropy": [1.0]}
-    assert TailReader({}).new(buffers) == {"entropy": [1.0]}
+    assert NewValueReader({}).new(buffers) == {"entropy": [1.0]}
