@@ -198,10 +198,17 @@ def test_the_parts_of_a_supervised_step(tiny_model: str, on_device: Any) -> None
 
 def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     store: dict[str, Attempt] = {}
-    monkeypatch.setattr(accelerators, "share", lambda attempt, key: store.update({key: attempt}))
+    traces: dict[str, Any] = {}
+
+    def share(attempt: Attempt, key: str, trace: Any) -> None:
+        store[key], traces[key] = attempt, trace
+
+    monkeypatch.setattr(accelerators, "share", share)
     monkeypatch.setattr(accelerators, "shared", store.get)
+    monkeypatch.setattr(accelerators, "shared_trace", traces.get)
     for training, number in enumerate((3, 4)):
-        accelerators.tell_companions(Attempt("run", number), training)
+        trace = {"TRACEPARENT": f"00-{'a' * 32}-{str(number) * 16}-01"}
+        accelerators.tell_companions(Attempt("run", number), training, trace)
     wait_for(lambda: len(store) == 2)
     nvml, identities = FakeNvml(FIRST), []
 
@@ -216,6 +223,8 @@ def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monk
             gpus = GpuHealth(nvml.device_ids, backend=nvml, interval_s=0.02)
             companion = accelerators.companion(identity, gpus, 1, training)
             wait_for(lambda at=companion: at.telemetry)
+            assert companion.telemetry is not None
+            assert companion.telemetry.trace_context()["TRACEPARENT"].split("-")[2] == str(attempt) * 16
             companion.close()
             assert identities.pop() == Attempt("run", attempt)
         placed = sink.series(names.JOB_PLACEMENT)

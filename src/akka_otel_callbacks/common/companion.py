@@ -30,6 +30,7 @@ class Companion:
         role: as `Placement` has it; None is a trainer.
         without_gpu: whether it says where it runs even if it holds no GPU.
         environ: gives the variables that choose its exporters.
+        within: gives the job's span, as `Telemetry.start` has it. It is asked once the identity is known.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Companion:
         role: Role | None = None,
         without_gpu: bool = False,
         environ: Callable[[], Mapping[str, str]] = lambda: os.environ,
+        within: Callable[[], Mapping[str, str]] = lambda: os.environ,
     ) -> None:
         self._identity, self._gpus = identity, gpus
-        self._rank, self._writer, self._environ = rank, writer, environ
+        self._rank, self._writer, self._environ, self._within = rank, writer, environ, within
         self._role, self._without_gpu = role, without_gpu
         self._closed = False
         self._opening = threading.Lock()
@@ -73,8 +75,6 @@ class Companion:
                 self.telemetry = self._opened(identity, gpus)
 
     def _opened(self, identity: RunIdentity, gpus: GpuHealth) -> Telemetry:
-        from opentelemetry.trace import NoOpTracerProvider
-
         from akka_otel_callbacks.common.gpu.placement import Placement
         from akka_otel_callbacks.common.telemetry import Telemetry
 
@@ -82,8 +82,8 @@ class Companion:
             identity,
             None,
             environ=self._environ(),
-            tracer_provider=NoOpTracerProvider(),  # the job's span is that of the process that reports the steps
             writer=self._writer,
+            within=self._within(),  # the job's span is that of the process that reports the steps
         )
         telemetry.when_closed(gpus.stop)
         placement = Placement(

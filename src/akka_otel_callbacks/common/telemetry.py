@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.export import exporters
+from akka_otel_callbacks.common.export.detail import Detail
 from akka_otel_callbacks.common.export.outlet import Nowhere, Outlet
 from akka_otel_callbacks.common.export.selection import Selection, select
 from akka_otel_callbacks.common.forks import call_in_children
@@ -25,7 +27,6 @@ from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
 from akka_otel_callbacks.common.threads import Closer, ExportLoop, flush_of
-from akka_otel_callbacks.common.tracing.detail import Detail
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
@@ -60,6 +61,7 @@ class Telemetry:
         self._steps = None if step_type is None else Steps(step_type)
         self._metrics: Outlet = Nowhere()
         self.trace: Trace
+        self._flush_traces: Callable[[], object] = lambda: None
         self.detail = Detail.JOB
         """How fine the spans are that are worth making."""
         self._logs: Logs
@@ -80,6 +82,7 @@ class Telemetry:
         tracer_provider: TracerProvider | None = None,
         writer: str = "",
         within: Mapping[str, str] | None = None,
+        job: Mapping[str, str] | None = None,
     ) -> Telemetry:
         """Opens what the environment asks for, or uses the providers that are handed in. The global providers are
         neither read nor set.
@@ -93,6 +96,7 @@ class Telemetry:
             writer: who this process is, where several write the embedded files of one run.
             within: where the job's span is another telemetry's, the `trace_context` of that one. The spans of this one
                 stand under it, or begin traces of their own where it is empty.
+            job: the job's span as `tracing.plan.planned` planned it.
         """
         show_to_people()
         hear()
@@ -101,7 +105,7 @@ class Telemetry:
         for warning in selection.warnings:
             logger.warning("%s", warning)
         exporters.load_sdk()
-        telemetry._open_traces(selection, tracer_provider, environ, within)
+        telemetry._open_traces(selection, tracer_provider, environ, within, job or {})
         telemetry._open_metrics(selection, meter_provider)
         telemetry._open_logs(selection)
         telemetry._start_threads()
@@ -154,8 +158,13 @@ class Telemetry:
         processes that may be killed without an end."""
         deadline = time.monotonic() + timeout_s
         self._hurry()
+        spans = threading.Thread(target=guarded(self._flush_traces), name="akka-otel-spans", daemon=True)
+        if self.trace.has_spans:
+            spans.start()
         flushed = self._metrics.flush(deadline), self._logs.flush(deadline)
-        return all(flushed)
+        if self.trace.has_spans:
+            spans.join(max(0.0, deadline - time.monotonic()))
+        return all(flushed) and not spans.is_alive()
 
     def span(
         self,
@@ -261,21 +270,27 @@ class Telemetry:
     def _open_traces(
         self,
         selection: Selection,
-        tracer_provider: TracerProvider | None,
+        given: TracerProvider | None,
         environ: Mapping[str, str],
         within: Mapping[str, str] | None,
+        job: Mapping[str, str],
     ) -> None:
         from opentelemetry.trace import NoOpTracerProvider
 
-        from akka_otel_callbacks.common.tracing.parent import parent_context
+        from akka_otel_callbacks.common.tracing.ids import Planned
+        from akka_otel_callbacks.common.tracing.parent import parent_context, span_of
         from akka_otel_callbacks.common.tracing.provider import private_provider
         from akka_otel_callbacks.common.tracing.trace import Trace
 
-        if tracer_provider is not None:
-            self._threads.append(Closer("traces", partial(self._after_steps, flush_of(tracer_provider))))
-        elif tracer_provider := private_provider(self._resource, exporters.open_traces(selection), environ):
-            self._threads.append(Closer("traces", partial(self._after_steps, tracer_provider.shutdown)))
-        tracer = (tracer_provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
+        provider = given
+        if given is not None:
+            self._flush_traces = flush_of(given)
+            self._threads.append(Closer("traces", partial(self._after_steps, self._flush_traces)))
+        elif own := private_provider(self._resource, exporters.open_traces(selection), environ, Planned(span_of(job))):
+            self._flush_traces = own.force_flush
+            self._threads.append(Closer("traces", partial(self._after_steps, own.shutdown)))
+            provider = own
+        tracer = (provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
         parent = parent_context(environ if within is None else within)
         self.trace = Trace(tracer, parent, has_job=within is None)
         if self.trace.has_job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.companion import Companion
@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.run.identity import RunIdentity
-from akka_otel_callbacks.common.run.torchrun import KEY, share, shared
+from akka_otel_callbacks.common.run.torchrun import KEY, share, shared, shared_trace
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
@@ -75,12 +75,12 @@ def companion(identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank:
         attempt = shared(_key(training))
         return identity(attempt) if attempt is not None else None
 
-    return Companion(told, lambda: gpus, rank=rank, writer=f"rank-{rank}")
+    return Companion(told, lambda: gpus, rank=rank, writer=f"rank-{rank}", within=lambda: shared_trace(_key(training)))
 
 
-def tell_companions(attempt: Attempt, training: int) -> None:
-    """Gives the other ranks the attempt, on a thread of its own."""
-    arguments = attempt, _key(training)
+def tell_companions(attempt: Attempt, training: int, trace: Mapping[str, str]) -> None:
+    """Gives the other ranks the attempt and the job's span, on a thread of its own."""
+    arguments = attempt, _key(training), trace
     threading.Thread(target=guarded(share), args=arguments, name="akka-otel-run-id", daemon=True).start()
 
 

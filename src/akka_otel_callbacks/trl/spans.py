@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.export.detail import Detail
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.common.tracing.detail import Detail
 from akka_otel_callbacks.common.tracing.steps import Interval, StepSpans
 from akka_otel_callbacks.common.vocabulary.names import RlStepPhase, SftStepPhase
 from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step

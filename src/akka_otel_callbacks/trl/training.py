@@ -147,7 +147,7 @@ class Training:
         if self.telemetry.recording:
             self._publish_accelerators(self.telemetry, trainer, args)
         if args.world_size > 1:
-            tell_companions(attempt, next(_trainings))
+            tell_companions(attempt, next(_trainings), self.telemetry.trace_context())
 
     def _open_companion(self, args: TrainingArguments) -> None:
         session, trainer, training = self._session, self.trainer(), next(_trainings)

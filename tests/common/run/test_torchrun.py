@@ -51,6 +51,14 @@ def test_each_training_has_a_key_of_its_own(store: Store) -> None:
     assert [torchrun.shared(key) for key in ("first", "second")] == [Attempt("run", 1), Attempt("run", 2)]
 
 
+def test_the_job_s_span_comes_with_the_attempt(store: Store) -> None:
+    trace = {"TRACEPARENT": "00-a-b-01", "TRACESTATE": "vendor=1"}
+    torchrun.share(Attempt("run", 1), "first", trace)
+    torchrun.share(Attempt("run", 2), "second")
+    assert torchrun.shared_trace("first") == trace
+    assert torchrun.shared_trace("second") == torchrun.shared_trace("third") == {}
+
+
 def test_a_rank_that_nobody_tells_gives_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchrun, "PATIENCE_S", 0.05)
     assert torchrun.shared() is None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from akka_otel_callbacks.common.export.detail import Detail, detail
 from akka_otel_callbacks.common.export.otlp.settings import OtlpVariables
 from akka_otel_callbacks.common.export.signals import LOGS, METRICS, SIGNALS, TRACES
 from akka_otel_callbacks.common.export.targets import KINDS, NONE, words
@@ -18,7 +19,6 @@ from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
 from akka_otel_callbacks.common.export.targets.target import Asked, Schedule, Target
 from akka_otel_callbacks.common.text import one_line
-from akka_otel_callbacks.common.tracing.detail import Detail, detail
 
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0

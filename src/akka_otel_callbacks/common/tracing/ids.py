@@ -20,10 +20,15 @@ class UnseededIds(IdGenerator):
 
 
 class Planned(UnseededIds):
-    """IDs of which the first span's are known beforehand, so that processes which begin earlier can name it."""
+    """IDs of which the first span's are known beforehand.
+
+    Args:
+        first: that span; a span in its place that is not valid has new IDs.
+    """
 
     def __init__(self, first: SpanContext) -> None:
-        self._trace_ids, self._span_ids = [first.trace_id], [first.span_id]
+        self._trace_ids = [first.trace_id] if first.is_valid else []
+        self._span_ids = [first.span_id] if first.is_valid else []
 
     def generate_span_id(self) -> int:
         return self._span_ids.pop() if self._span_ids else super().generate_span_id()

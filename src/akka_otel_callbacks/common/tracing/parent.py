@@ -12,6 +12,7 @@ from akka_otel_callbacks.common.log import logger
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
 
 MOST_MEMBERS = 32
 MEMBER = re.compile(
@@ -34,6 +35,13 @@ def parent_context(environ: Mapping[str, str]) -> Context:
 def _is_state(text: str) -> bool:
     members = [member for item in text.split(",") if (member := item.strip(" \t"))]
     return len(members) <= MOST_MEMBERS and all(MEMBER.fullmatch(member) for member in members)
+
+
+def span_of(environ: Mapping[str, str]) -> SpanContext:
+    """The span that they name; one that is not valid where they name none."""
+    from opentelemetry.trace import get_current_span
+
+    return get_current_span(parent_context(environ)).get_span_context()
 
 
 def variables(context: Context) -> dict[str, str]:

@@ -34,22 +34,34 @@ def private_provider(
     the SDK refuses a variable of the environment."""
     if not exporters:
         return None
-    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
     batches: dict[str, Any] = {
         argument: _positive(environ, name, default) for argument, (name, default) in BATCHES.items()
     }
-    sampler = None if environ.get("OTEL_TRACES_SAMPLER", "").strip() else DEFAULT_ON
     try:
-        provider = TracerProvider(sampler, resource, id_generator=ids or UnseededIds(), shutdown_on_exit=False)
+        provider = provider_without_exporters(resource, environ, ids)
         for exporter in exporters:
             provider.add_span_processor(BatchSpanProcessor(exporter, **batches))
     except ValueError as error:
         logger.warning("no spans are exported, because a variable OTEL_BSP_* or OTEL_*_LIMIT is wrong: %s", error)
         return None
     return provider
+
+
+def provider_without_exporters(
+    resource: Resource, environ: Mapping[str, str], ids: IdGenerator | None = None
+) -> TracerProvider:
+    """It decides as the environment says which traces are sampled.
+
+    Raises:
+        ValueError: a variable with a limit of spans is wrong.
+    """
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import DEFAULT_ON
+
+    sampler = None if environ.get("OTEL_TRACES_SAMPLER", "").strip() else DEFAULT_ON
+    return TracerProvider(sampler, resource, id_generator=ids or UnseededIds(), shutdown_on_exit=False)
 
 
 def _positive(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -32,6 +32,7 @@ class Trace:
 
         self._tracer = tracer
         self._open: list[Span] = []
+        self._begun = False
         self._changing = threading.Lock()
         self._job = tracer.start_span(names.SPAN_JOB.name, context=parent, start_time=now_ns()) if has_job else None
         self._context = parent if self._job is None else set_span_in_context(self._job)
@@ -43,6 +44,11 @@ class Trace:
         """Whether the job's span is this process's, and is recorded: it is not where nothing is exported, or where
         what started the run, or the sampler, decided so."""
         return self._job is not None and self._job.is_recording()
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether there may be some to send."""
+        return self._begun
 
     def variables(self) -> dict[str, str]:
         """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's; empty where nothing
@@ -67,6 +73,7 @@ class Trace:
         )
         if span.is_recording():
             with self._changing:
+                self._begun = True
                 self._open = [*filter(_is_open, self._open), span]
         return span
 
