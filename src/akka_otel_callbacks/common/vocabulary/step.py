@@ -1,17 +1,33 @@
 """What an engine reports: the figures of one step in the shared vocabulary, whatever the engine calls them.
 
 Every field names its metric once; the recorder reads the tables that these declarations make and has no branch of its
-own. A field left at None (or empty) is absent: no data point, never a 0.
+own. A field left at None (or empty) is absent: no data point, never a 0. Its type names its unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
+from akka_otel_callbacks.common.vocabulary.units import (
+    Bytes,
+    Calls,
+    Completions,
+    Failures,
+    Loss,
+    Nats,
+    Norm,
+    Rate,
+    Reward,
+    Rows,
+    Seconds,
+    Share,
+    Tokens,
+    TokensPerSecond,
+)
 
 
 def gauge(metric: Metric, by: Attribute | None = None) -> Any:
@@ -29,7 +45,7 @@ def count(metric: Metric, by: tuple[Attribute, Attribute]) -> Any:
     return field(default=None, metadata={"metric": metric, "by": by, "role": "count"})
 
 
-class Source(NamedTuple):
+class StepField(NamedTuple):
     """Where the recorder finds a metric in a report."""
 
     attribute: str
@@ -45,55 +61,57 @@ class RLStep:
     counter = names.RL_STEP_COUNT
 
     number: int | None = None
-    duration_s: float | None = distribution(names.RL_STEP_DURATION)
-    timing_s: Mapping[str, Any] | None = gauge(names.RL_STEP_TIMING, by=names.ATTR_RL_STEP_PHASE)
+    duration_s: Seconds | None = distribution(names.RL_STEP_DURATION)
+    timing_s: Mapping[str, Seconds | None] | None = gauge(names.RL_STEP_TIMING, by=names.ATTR_RL_STEP_PHASE)
 
-    reward: Any = gauge(names.RL_STEP_REWARD)
-    reward_std: Any = gauge(names.RL_STEP_REWARD_STD)
-    reward_term: Mapping[str, Any] | None = gauge(names.RL_STEP_REWARD_TERM, by=names.ATTR_RL_TERM)
-    reward_term_std: Mapping[str, Any] | None = gauge(names.RL_STEP_REWARD_TERM_STD, by=names.ATTR_RL_TERM)
-    reward_zero_ratio: Any = gauge(names.RL_STEP_REWARD_ZERO_RATIO)
-    frac_reward_zero_std: Any = gauge(names.RL_STEP_FRAC_REWARD_ZERO_STD)
-    rollouts: Any = gauge(names.RL_STEP_ROLLOUTS)
-    rollout_reward: Mapping[str, list[float]] | None = distribution(names.RL_ROLLOUT_REWARD, by=names.ATTR_RL_TERM)
+    reward: Reward | None = gauge(names.RL_STEP_REWARD)
+    reward_std: Reward | None = gauge(names.RL_STEP_REWARD_STD)
+    reward_term: Mapping[str, Reward | None] | None = gauge(names.RL_STEP_REWARD_TERM, by=names.ATTR_RL_TERM)
+    reward_term_std: Mapping[str, Reward | None] | None = gauge(names.RL_STEP_REWARD_TERM_STD, by=names.ATTR_RL_TERM)
+    reward_zero_ratio: Share | None = gauge(names.RL_STEP_REWARD_ZERO_RATIO)
+    frac_reward_zero_std: Share | None = gauge(names.RL_STEP_FRAC_REWARD_ZERO_STD)
+    rollouts: Completions | None = gauge(names.RL_STEP_ROLLOUTS)
+    rollout_reward: Mapping[str, Sequence[Reward]] | None = distribution(names.RL_ROLLOUT_REWARD, by=names.ATTR_RL_TERM)
     """Per term, `total` included: the weighted share of each rollout that the term scored."""
-    rollout_completion_length: list[int] | None = distribution(names.RL_ROLLOUT_COMPLETION_LENGTH)
+    rollout_completion_length: Sequence[Tokens] | None = distribution(names.RL_ROLLOUT_COMPLETION_LENGTH)
     """Tokens of each completion up to the last one that the model generated."""
 
-    grader_duration: Mapping[str, list[float]] | None = distribution(names.RL_GRADER_DURATION, by=names.ATTR_RL_TERM)
+    grader_duration: Mapping[str, Sequence[Seconds]] | None = distribution(
+        names.RL_GRADER_DURATION, by=names.ATTR_RL_TERM
+    )
     """Per term, the seconds that it took for each rollout."""
-    grader_failures: Mapping[tuple[str, str], int] | None = count(
+    grader_failures: Mapping[tuple[str, str], Failures] | None = count(
         names.RL_GRADER_FAILURES, by=(names.ATTR_RL_TERM, names.ATTR_RL_GRADER_FAILURE_CAUSE)
     )
-    grader_tokens: Mapping[tuple[str, str], int] | None = count(
+    grader_tokens: Mapping[tuple[str, str], Tokens] | None = count(
         names.RL_GRADER_TOKENS, by=(names.ATTR_RL_TERM, names.ATTR_RL_GRADER_TOKEN_TYPE)
     )
 
-    completion_length: Any = gauge(names.RL_STEP_COMPLETION_LENGTH)
-    completion_length_max: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_MAX)
-    completion_length_min: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_MIN)
-    completion_length_terminated: Any = gauge(names.RL_STEP_COMPLETION_LENGTH_TERMINATED)
-    completion_clipped_ratio: Any = gauge(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
+    completion_length: Tokens | None = gauge(names.RL_STEP_COMPLETION_LENGTH)
+    completion_length_max: Tokens | None = gauge(names.RL_STEP_COMPLETION_LENGTH_MAX)
+    completion_length_min: Tokens | None = gauge(names.RL_STEP_COMPLETION_LENGTH_MIN)
+    completion_length_terminated: Tokens | None = gauge(names.RL_STEP_COMPLETION_LENGTH_TERMINATED)
+    completion_clipped_ratio: Share | None = gauge(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
 
-    policy_loss: Any = gauge(names.RL_STEP_POLICY_LOSS)
-    grad_norm: Any = gauge(names.RL_STEP_GRAD_NORM)
-    learning_rate: Any = gauge(names.RL_STEP_LEARNING_RATE)
-    entropy: Any = gauge(names.RL_STEP_ENTROPY)
-    kl: Any = gauge(names.RL_STEP_KL)
-    clip_ratio: Any = gauge(names.RL_STEP_CLIP_RATIO)
-    clip_ratio_high: Any = gauge(names.RL_STEP_CLIP_RATIO_HIGH)
-    clip_ratio_low: Any = gauge(names.RL_STEP_CLIP_RATIO_LOW)
+    policy_loss: Loss | None = gauge(names.RL_STEP_POLICY_LOSS)
+    grad_norm: Norm | None = gauge(names.RL_STEP_GRAD_NORM)
+    learning_rate: Rate | None = gauge(names.RL_STEP_LEARNING_RATE)
+    entropy: Nats | None = gauge(names.RL_STEP_ENTROPY)
+    kl: Nats | None = gauge(names.RL_STEP_KL)
+    clip_ratio: Share | None = gauge(names.RL_STEP_CLIP_RATIO)
+    clip_ratio_high: Share | None = gauge(names.RL_STEP_CLIP_RATIO_HIGH)
+    clip_ratio_low: Share | None = gauge(names.RL_STEP_CLIP_RATIO_LOW)
 
-    tokens: Any = gauge(names.RL_STEP_TOKENS)
-    throughput: Any = gauge(names.RL_STEP_THROUGHPUT)
-    mfu: Any = gauge(names.RL_STEP_MFU)
-    idle: Mapping[str, Any] | None = gauge(names.RL_IDLE, by=names.ATTR_RL_ROLE)
-    tool_calls: Any = gauge(names.RL_STEP_TOOL_CALLS)
-    tool_failure_ratio: Any = gauge(names.RL_STEP_TOOL_FAILURE_RATIO)
+    tokens: Tokens | None = gauge(names.RL_STEP_TOKENS)
+    throughput: TokensPerSecond | None = gauge(names.RL_STEP_THROUGHPUT)
+    mfu: Share | None = gauge(names.RL_STEP_MFU)
+    idle: Mapping[str, Share | None] | None = gauge(names.RL_IDLE, by=names.ATTR_RL_ROLE)
+    tool_calls: Calls | None = gauge(names.RL_STEP_TOOL_CALLS)
+    tool_failure_ratio: Share | None = gauge(names.RL_STEP_TOOL_FAILURE_RATIO)
 
-    memory_max_allocated_bytes: Any = gauge(names.RL_STEP_MEMORY_MAX_ALLOCATED)
-    memory_max_reserved_bytes: Any = gauge(names.RL_STEP_MEMORY_MAX_RESERVED)
-    memory_bytes: Mapping[str, Any] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
+    memory_max_allocated_bytes: Bytes | None = gauge(names.RL_STEP_MEMORY_MAX_ALLOCATED)
+    memory_max_reserved_bytes: Bytes | None = gauge(names.RL_STEP_MEMORY_MAX_RESERVED)
+    memory_bytes: Mapping[str, Bytes | None] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,39 +121,39 @@ class SFTStep:
     counter = names.SFT_STEP_COUNT
 
     number: int | None = None
-    duration_s: float | None = distribution(names.SFT_STEP_DURATION)
-    timing_s: Mapping[str, Any] | None = gauge(names.SFT_STEP_TIMING, by=names.ATTR_SFT_STEP_PHASE)
+    duration_s: Seconds | None = distribution(names.SFT_STEP_DURATION)
+    timing_s: Mapping[str, Seconds | None] | None = gauge(names.SFT_STEP_TIMING, by=names.ATTR_SFT_STEP_PHASE)
 
-    loss: Any = gauge(names.SFT_STEP_LOSS)
-    eval_loss: Any = gauge(names.SFT_EVAL_LOSS)
-    grad_norm: Any = gauge(names.SFT_STEP_GRAD_NORM)
-    learning_rate: Any = gauge(names.SFT_STEP_LEARNING_RATE)
-    token_accuracy: Any = gauge(names.SFT_STEP_TOKEN_ACCURACY)
+    loss: Loss | None = gauge(names.SFT_STEP_LOSS)
+    eval_loss: Loss | None = gauge(names.SFT_EVAL_LOSS)
+    grad_norm: Norm | None = gauge(names.SFT_STEP_GRAD_NORM)
+    learning_rate: Rate | None = gauge(names.SFT_STEP_LEARNING_RATE)
+    token_accuracy: Share | None = gauge(names.SFT_STEP_TOKEN_ACCURACY)
 
-    tokens: Any = gauge(names.SFT_STEP_TOKENS)
-    padding: Any = gauge(names.SFT_STEP_PADDING)
-    throughput: Any = gauge(names.SFT_STEP_THROUGHPUT)
-    mfu: Any = gauge(names.SFT_STEP_MFU)
-    data_rows: Mapping[str, Any] | None = gauge(names.SFT_DATA_ROWS, by=names.ATTR_SFT_DATA_FIT)
+    tokens: Tokens | None = gauge(names.SFT_STEP_TOKENS)
+    padding: Share | None = gauge(names.SFT_STEP_PADDING)
+    throughput: TokensPerSecond | None = gauge(names.SFT_STEP_THROUGHPUT)
+    mfu: Share | None = gauge(names.SFT_STEP_MFU)
+    data_rows: Mapping[str, Rows | None] | None = gauge(names.SFT_DATA_ROWS, by=names.ATTR_SFT_DATA_FIT)
 
-    memory_max_allocated_bytes: Any = gauge(names.SFT_STEP_MEMORY_MAX_ALLOCATED)
-    memory_max_reserved_bytes: Any = gauge(names.SFT_STEP_MEMORY_MAX_RESERVED)
-    memory_bytes: Mapping[str, Any] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
+    memory_max_allocated_bytes: Bytes | None = gauge(names.SFT_STEP_MEMORY_MAX_ALLOCATED)
+    memory_max_reserved_bytes: Bytes | None = gauge(names.SFT_STEP_MEMORY_MAX_RESERVED)
+    memory_bytes: Mapping[str, Bytes | None] | None = gauge(names.STEP_MEMORY, by=names.ATTR_MEMORY_COMPONENT)
 
 
 Step = RLStep | SFTStep
 
 
-def _sources(step_type: type[Step], role: str) -> tuple[Source, ...]:
+def _sources(step_type: type[Step], role: str) -> tuple[StepField, ...]:
     return tuple(
-        Source(declared.name, declared.metadata["metric"], declared.metadata["by"])
+        StepField(declared.name, declared.metadata["metric"], declared.metadata["by"])
         for declared in fields(step_type)
         if declared.metadata.get("role") == role
     )
 
 
-GAUGES: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "gauge") for kind in (RLStep, SFTStep)}
-DISTRIBUTIONS: Mapping[type[Step], tuple[Source, ...]] = {
+GAUGES: Mapping[type[Step], tuple[StepField, ...]] = {kind: _sources(kind, "gauge") for kind in (RLStep, SFTStep)}
+DISTRIBUTIONS: Mapping[type[Step], tuple[StepField, ...]] = {
     kind: _sources(kind, "distribution") for kind in (RLStep, SFTStep)
 }
-COUNTS: Mapping[type[Step], tuple[Source, ...]] = {kind: _sources(kind, "count") for kind in (RLStep, SFTStep)}
+COUNTS: Mapping[type[Step], tuple[StepField, ...]] = {kind: _sources(kind, "count") for kind in (RLStep, SFTStep)}
