@@ -15,8 +15,10 @@ FLOOR = .venv-floor/ready
 BENCH = .venv-bench/ready
 # Frameworks that train through TRL, an environment of 2 to 4 GB each.
 HOSTS = unsloth axolotl swift
+# Supported beside the one that all other tests run on.
+PYTHONS = 3.10 3.12 3.13
 
-.PHONY: demo test lint test-trl test-trl-oldest test-floor test-verl test-verl-e2e test-vllm test-hosts generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-floor test-pythons test-verl test-verl-e2e test-vllm test-hosts generate bench clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
@@ -24,7 +26,7 @@ demo: $(TRL)  ## Train a tiny model and show its figures
 test:  ## Everything that CI runs. Environments wait for downloads and trainings for each other, so side by side
 	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL) $(FLOOR)
 	$(MAKE) lint
-	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl test-floor
+	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl test-floor test-pythons
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
@@ -40,6 +42,13 @@ test-trl-oldest: $(OLDEST)  ## The same trainings on the oldest TRL that is supp
 
 test-floor: $(FLOOR)  ## The core and the commands on the oldest versions that `pyproject.toml` allows, without an engine
 	.venv-floor/bin/python -m pytest -q $(FLOOR_TESTS)
+
+test-pythons: $(PYTHONS:%=test-python%)  ## The same on the other Pythons that this machine has, with current versions
+
+test-python%:
+	@if python$* -c 'import venv' 2>/dev/null; then $(MAKE) .venv-python$*/ready && \
+	  .venv-python$*/bin/python -m pytest -q $(FLOOR_TESTS); \
+	else echo "python$* is not installed here: the core is not tested on it"; fi
 
 test-verl: $(VERL)  ## The verl backend on verl's own classes and on recorded log calls
 	.venv-verl/bin/python -m pytest -q tests/verl --ignore=tests/verl/e2e
@@ -66,7 +75,7 @@ bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.flops_error
 
 clean:
-	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-floor .venv-bench $(HOSTS:%=.venv-%) .vllm-site
+	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-floor .venv-bench .venv-python* $(HOSTS:%=.venv-%) .vllm-site
 
 # Variables, because a comma in an argument of `call` would end the argument.
 WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
@@ -102,6 +111,11 @@ $(VERL): pyproject.toml constraints/verl.txt examples/verl_cpu/pyproject.toml
 $(FLOOR): pyproject.toml constraints/floor.txt
 	$(PYTHON) -m venv .venv-floor
 	$(call install,.venv-floor,-c constraints/floor.txt $(WITH_NEITHER))
+	touch $@
+
+.venv-python%/ready: pyproject.toml
+	python$* -m venv .venv-python$*
+	$(call install,.venv-python$*,$(WITH_NEITHER))
 	touch $@
 
 # No image is trained on, and a torchvision of another build than torch's keeps the hosts from loading.

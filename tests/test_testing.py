@@ -112,11 +112,13 @@ def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
 
     model = tiny.save(tmp_path / "model")
     args = SFTConfig(output_dir=str(tmp_path / "out"), max_steps=2, use_cpu=True, report_to="none", logging_steps=1)
+    gpu = FakeGpu(power_mw=300_000)
     with telemetry_in_memory() as memory:
-        callback = AkkaTelemetryCallback(meter_provider=memory.meter_provider)
+        callback = AkkaTelemetryCallback(meter_provider=memory.meter_provider, gpus=fake_gpus(FakeNvml(gpu), 0.01))
         trainer = SFTTrainer(model, args=args, train_dataset=tiny.texts(8), callbacks=[callback])
         trainer.train()
     assert memory.latest(names.SFT_STEP_COUNT.name) == 2
+    assert memory.latest("hw.power", {"hw.id": gpu.uuid}) == 300
     assert memory.latest(names.SFT_STEP_LOSS.name) == pytest.approx(trainer.state.log_history[1]["loss"], rel=1e-4)
     assert list(tmp_path.rglob("*.jsonl")) == []
 

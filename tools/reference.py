@@ -78,7 +78,7 @@ def origin(metric: Metric) -> str:
 def mark(group: Metric | Span) -> str:
     """What a table adds to the description of what not every engine emits."""
     engines = group.extras.engines if isinstance(group, Metric) else group.engines
-    if engines == ENGINES:
+    if {*engines} >= {*ENGINES}:
         return ""
     return (
         f" *{' and '.join(NAMES_OF_ENGINES[engine] for engine in engines)} only.*" if engines else " *Not emitted yet.*"

@@ -17,6 +17,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from tests.laws.source import ENGINES, MODULES, NAMES, Module
 from tools.generate import ROOT
+from tools.model import ENGINES as EVERYWHERE
 from tools.model import Metric, Span, constant
 from tools.registry import load
 
@@ -31,14 +32,13 @@ ONLY_READ = ("cli", "demo", "testing")
 """They show what others publish."""
 REGISTRY = load(ROOT / "registry")
 BY_NAME = {value.name: key for key, value in vars(names).items() if key in {constant(m.name) for m in REGISTRY.metrics}}
-FIELDS: dict[str, set[str]] = {}
-"""By field of a step, the constants of its metrics: RL and SFT have fields of one name."""
-for _step in (RLStep, SFTStep):
-    for _field in fields(_step):
-        if "metric" in _field.metadata:
-            FIELDS.setdefault(_field.name, set()).add(BY_NAME[_field.metadata["metric"].name])
-    FIELDS.setdefault("number", set()).add(BY_NAME[_step.counter.name])
-OF_STEPS = set().union(*FIELDS.values())
+FIELDS = {
+    step.__name__: {"number": BY_NAME[step.counter.name]}
+    | {field.name: BY_NAME[field.metadata["metric"].name] for field in fields(step) if "metric" in field.metadata}
+    for step in (RLStep, SFTStep)
+}
+"""By kind of step, the constant of each field's metric."""
+OF_STEPS = {name for names_of in FIELDS.values() for name in names_of.values()}
 
 
 def filled(module: Module) -> Iterator[str]:
@@ -57,6 +57,11 @@ def used(module: Module) -> set[str]:
     return {node.attr if isinstance(node, ast.Attribute) else node.id for node in nodes}
 
 
+def steps_of(house: str) -> set[str]:
+    """The kinds of steps that a house knows. Fields of either kind may have the same name."""
+    return {step for step in FIELDS for module in MODULES.values() if module.lies_in(house) and step in used(module)}
+
+
 def produced() -> dict[str, set[str]]:
     """By constant, the houses that can produce it: an engine, or `common`."""
     found: dict[str, set[str]] = {}
@@ -65,9 +70,9 @@ def produced() -> dict[str, set[str]]:
         if module.name in (NAMES, STEPS) or house in ONLY_READ:
             continue
         if house in ENGINES or module.name in FILLS_FOR_BOTH:
-            for field in set(filled(module)) & set(FIELDS):
-                for name in FIELDS[field]:
-                    found.setdefault(name, set()).add(house)
+            for step in steps_of(house):
+                for field in set(filled(module)) & FIELDS[step].keys():
+                    found.setdefault(FIELDS[step][field], set()).add(house)
         for name in used(module) - OF_STEPS:
             found.setdefault(name, set()).add(house)
     return found
@@ -78,7 +83,7 @@ PRODUCED = produced()
 
 def engines(name: str) -> set[str]:
     houses = PRODUCED.get(name, set())
-    return {*ENGINES} if houses - {*ENGINES} else houses
+    return houses - {"common"} | ({*EVERYWHERE} if "common" in houses else set())
 
 
 def promised(group: Any) -> tuple[str, tuple[str, ...]]:

@@ -28,18 +28,16 @@ def summary(recording: Recording, *, every_session: bool = False) -> RenderableT
     parts = [part for session in shown for part in _session(session)]
     hidden = len(recording.sessions) - len(shown)
     if hidden:
-        parts.append(Text(f"{count_of(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
+        parts.append(Text(f"{_count(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
     if recording.unreadable:
-        lines = f"{recording.unreadable} of {count_of(recording.lines, 'line')}"
+        lines = f"{recording.unreadable} of {_count(recording.lines, 'line')}"
         parts.append(Text(f"{lines} could not be read (torn by a crash?) and {_were(recording.unreadable)} left out."))
     return Group(*parts)
 
 
 def _session(session: Session) -> Iterator[RenderableType]:
     series = session.sorted_series()
-    yield Text(
-        " · ".join([*map(printable, _title(session.resource)), count_of(session.exports, "export")]), style="bold"
-    )
+    yield Text(" · ".join([*map(printable, _title(session.resource)), _count(session.exports, "export")]), style="bold")
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
     if scalars:
@@ -75,9 +73,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Ser
     named = ""
     for one, row in zip(series, rows, strict=True):
         if one.labels and one.name != named:
-            table.add_row(short(one.name))
+            table.add_row(_short(one.name))
         named = one.name
-        first = f"  {_labels(one)}" if one.labels else short(one.name)
+        first = f"  {_labels(one)}" if one.labels else _short(one.name)
         table.add_row(first, *row, style=None if session.is_current(one) else "dim")
     return table
 
@@ -125,17 +123,15 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
 
 
 def _labels(series: Series) -> str:
-    return printable(", ".join(short(value) for _, value in series.labels))
+    return printable(", ".join(_short(value) for _, value in series.labels))
 
 
-def short(name: str) -> str:
-    """A name without the prefix that all of ours have."""
+def _short(name: str) -> str:
     return printable(name.removeprefix(names.PREFIX))
 
 
-def count_of(number: int, thing: str, things: str = "") -> str:
-    """How many there are, in words."""
-    return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _were(number: int) -> str:

@@ -6,18 +6,20 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
-from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.step import RLStep
-from akka_otel_callbacks.trl.rl import scored
-from akka_otel_callbacks.verl.driver.limits import Limits
-from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns, set_figures
+np: Any = pytest.importorskip("numpy", reason="the figures are compared with numpy's")
+pytest.importorskip("transformers", reason="TRL's path is one of the two")
+
+from akka_otel_callbacks.common.recording.recorder import Recorder  # noqa: E402
+from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards  # noqa: E402
+from akka_otel_callbacks.common.vocabulary import names  # noqa: E402
+from akka_otel_callbacks.common.vocabulary.step import RLStep  # noqa: E402
+from akka_otel_callbacks.trl.rl import scored  # noqa: E402
+from akka_otel_callbacks.verl.driver.limits import Limits  # noqa: E402
+from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns, set_figures  # noqa: E402
 
 NAN, INF = math.nan, math.inf
 FIGURES = (
