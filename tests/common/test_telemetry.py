@@ -92,7 +92,7 @@ def test_everything_that_a_step_holds_arrives_as_it_was_reported(sink: OtlpSink,
         assert values(last, source.metric) == (reported if source.by else {None: reported}), source.attribute
     assert values(last, names.RL_STEP_COUNT) == {None: 1}
     assert set(values(last, names.TELEMETRY_NONFINITE).values()) == {0}
-    assert values(last, names.TELEMETRY_DROPPED) == {"overflow": 0, "thinned": 0}
+    assert values(last, names.TELEMETRY_DROPPED) == {"overflow": 0, "thinned": 0, "rejected": 0}
     for source in DISTRIBUTIONS[RLStep]:
         reported = getattr(step, source.attribute)
         for label, numbers in reported.items() if source.by else [(None, reported)]:

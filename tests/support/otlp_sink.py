@@ -47,8 +47,8 @@ class OtlpSink:
     Attributes:
         http: the base URL for `OTEL_EXPORTER_OTLP_ENDPOINT` with http/protobuf.
         grpc: the same for gRPC.
-        status: the HTTP status to answer with. Anything but 200 refuses the export, on gRPC as UNAVAILABLE, and
-            keeps nothing; a test may change it while the sink runs.
+        status: the HTTP status to answer with. Anything but 200 refuses the export, on gRPC as INVALID_ARGUMENT where
+            it is 400 and else as UNAVAILABLE, and keeps nothing; a test may change it while the sink runs.
         refused: how many exports were refused.
         cannot_unpack: the HTTP status for what is compressed, where it cannot unpack that; 0: it can. gRPC has a
             status of its own for it, and a server that cannot is made so.
@@ -268,7 +268,8 @@ def _grpc_server(sink: OtlpSink) -> Iterator[str]:
 
     def export(request: Any, context: grpc.ServicerContext) -> Any:
         if not sink.receive("grpc", type(request).__name__, dict(context.invocation_metadata()), request):
-            context.abort(grpc.StatusCode.UNAVAILABLE, "refused by the test")
+            code = grpc.StatusCode.INVALID_ARGUMENT if sink.status == 400 else grpc.StatusCode.UNAVAILABLE
+            context.abort(code, "refused by the test")
         return sink.response_to(request)
 
     class Metrics(metrics.MetricsServiceServicer):

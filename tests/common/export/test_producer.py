@@ -125,7 +125,11 @@ def test_more_steps_than_an_export_carries_are_thinned_evenly_and_counted(steps:
     assert not sent or sent[0] == 1.0
     gaps = {later - earlier for earlier, later in itertools.pairwise(sent)}
     assert not gaps or max(gaps) <= 8 * max(1, min(gaps)), "an even selection"
-    assert values(newest(found), names.TELEMETRY_DROPPED) == {"overflow": 0, "thinned": steps - len(sent)}
+    assert values(newest(found), names.TELEMETRY_DROPPED) == {
+        "overflow": 0,
+        "thinned": steps - len(sent),
+        "rejected": 0,
+    }
     assert values(newest(found), names.RL_STEP_COUNT) == ({None: steps} if steps else {})
     assert [value for _, value in course(found, names.RL_STEP_TIMING)] == [1.0, 2.0], "evaluations are kept"
 
@@ -187,7 +191,7 @@ def sink(request: pytest.FixtureRequest, environment: pytest.MonkeyPatch) -> Ite
 
 def test_after_an_outage_the_next_export_has_what_it_swallowed(sink: OtlpSink, start: Start) -> None:
     telemetry = start()
-    for number, status in enumerate((200, 400, 400, 200), 1):
+    for number, status in enumerate((200, 500, 500, 200), 1):
         sink.status = status
         step = RLStep(number=number, reward=float(number), duration_s=1.0, rollout_completion_length=[number] * 3)
         telemetry.capture(Report(step), step=True)

@@ -13,6 +13,8 @@ from akka_otel_callbacks.common.text import one_line
 
 REJECTED = "rejected"
 """The kind of a reply to what arrived and was not taken as a whole."""
+INVALID = frozenset({"400", "INVALID_ARGUMENT"})
+"""The kinds of a reply to what cannot be taken as it is. Some receivers take the rest of it all the same."""
 REJECTED_FIELDS = "rejected_data_points", "rejected_spans", "rejected_log_records"
 """How many it was, in the response to each signal."""
 TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds maximum size", re.IGNORECASE)
@@ -44,6 +46,17 @@ class Reply:
         """Whether the receiver may take the same in smaller parts."""
         refused = not self.delivered and self.kind != REJECTED
         return refused and (self.status == 413 or bool(TOO_LARGE.search(self.reason)))
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the receiver will never take it, and does not say how much of it it took."""
+        return self.kind in INVALID and not self.too_large
+
+    @property
+    def final(self) -> bool:
+        """Whether it would be wrong to send it again: what the receiver took would come twice, and the rest never
+        will be taken."""
+        return self.delivered or self.kind == REJECTED or self.invalid
 
     @classmethod
     def to_accepted(cls, response: Any, status: int | None) -> Reply:
@@ -89,8 +102,9 @@ class Watch:
             logger.warning("%s takes what is sent, and says: %s", target, reply.reason)
         elif new:
             logger.warning(
-                "%s does not take what is sent (training is not affected; further failures are not logged): %s",
+                "%s %s (training is not affected; further failures are not logged): %s",
                 target,
+                "rejects what is sent, which is therefore dropped" if reply.invalid else "does not take what is sent",
                 reply.reason,
             )
 

@@ -110,11 +110,14 @@ class Producer:
         scopes = [ScopeMetrics(InstrumentationScope(SCOPE, VERSION), metrics, "")]
         return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if metrics else None
 
-    def sent(self) -> None:
-        """What `collect` gave has arrived."""
+    def sent(self, *, rejected: bool = False) -> None:
+        """What `collect` gave has arrived, or was rejected and will never be taken."""
         if self._moments:
-            self.unsent.sent(self._moments[-1].time_ns)
-        self._sent_totals, self._sent_ns = self._totals, self._collected_ns
+            self.unsent.sent(self._moments[-1].time_ns, rejected=rejected)
+        before, self._sent_totals, self._sent_ns = self._sent_totals, self._totals, self._collected_ns
+        if rejected:  # how many steps were must arrive all the same
+            dropped = {series: before.get(series, 0) for series in self._totals if series[0] is names.TELEMETRY_DROPPED}
+            self._sent_totals = self._totals | dropped
         if Kind.HISTOGRAM in self._deltas:
             self._tallies = {}
 
@@ -142,7 +145,9 @@ class Producer:
             self._collected_ns = max(now_ns(), self._collected_ns)
             until_ns = steps.known_until_ns(self._collected_ns)
             moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
-        snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(recorder.overflow, self.unsent.thinned)
+        snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(
+            recorder.overflow, self.unsent.thinned, self.unsent.rejected
+        )
         return moments, snapshot, until_ns, new
 
     def _scalar(self, metric: Metric, points: Sequence[Point]) -> MetricData:

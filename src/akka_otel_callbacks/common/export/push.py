@@ -6,7 +6,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
 
-from akka_otel_callbacks.common.export.delivery import REJECTED, Reply
+from akka_otel_callbacks.common.export.delivery import Reply
 from akka_otel_callbacks.common.export.producer import Producer, Run
 from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.vocabulary.metric import Kind
@@ -37,14 +37,16 @@ class Push:
             if data is None:
                 return True
             arrived = self._send(data)
-            if arrived or self._rejected():
-                if not self._producer.is_part:
-                    self._most_steps = None
-                    return arrived
-            elif self._is_too_large() and self._producer.steps > 1:
+            reply = self._reply()
+            if not arrived and reply.too_large and self._producer.steps > 1:
                 self._most_steps = self._producer.steps // 2
-            else:
+                continue
+            if not (arrived or reply.final):
                 return False
+            self._producer.sent(rejected=not arrived and reply.invalid)
+            if not self._producer.is_part:
+                self._most_steps = None
+                return arrived
 
     def hurry(self) -> None:
         """Has the exporter not wait before it tries again."""
@@ -58,8 +60,6 @@ class Push:
         finally:
             self._sending = False
             detach(context)
-        if self._arrived or self._rejected():
-            self._producer.sent()
         return self._arrived
 
     def close(self) -> None:
@@ -72,32 +72,29 @@ class Push:
             timeout_s: how long the last export had.
             ended: whether it ended within that time.
         """
-        if ended and self._arrived:
-            return None
-        steps = self._producer.unsent.steps
-        what = f"{steps} {'step was' if steps == 1 else 'steps were'}" if steps else "the last figures were"
-        return f"{what} not sent to {self._target}: {self._why(timeout_s, ended=ended)}"
+        unsent, missing = self._producer.unsent, []
+        if unsent.rejected:
+            missing.append(f"{_steps(unsent.rejected)} rejected by {self._target}")
+        if not (ended and self._arrived):
+            what = _steps(unsent.steps) if unsent.steps else "the last figures were"
+            missing.append(f"{what} not sent to {self._target}: {self._why(timeout_s, ended=ended)}")
+        return "; ".join(missing) or None
 
     def _why(self, timeout_s: float, *, ended: bool) -> str:
         reply = self._reply()
         if not ended and not self._sending:
             return f"they could not be collected within {timeout_s:g} s, which is no fault of the receiver's"
-        if reply is not None and reply.reason:
+        if reply.reason:
             return reply.reason
         return "it did not take them" if ended else f"it did not answer within {timeout_s:g} s"
 
-    def _reply(self) -> Reply | None:
+    def _reply(self) -> Reply:
         """What the receiver said to the newest export. A file says nothing."""
-        return getattr(self._exporter, "reply", None)
+        return getattr(self._exporter, "reply", None) or Reply(self._arrived)
 
-    def _is_too_large(self) -> bool:
-        reply = self._reply()
-        return reply is not None and reply.too_large
 
-    def _rejected(self) -> bool:
-        """Whether the receiver took the rest and will never take what it left: to send that again would be wrong."""
-        reply = self._reply()
-        return reply is not None and reply.kind == REJECTED
+def _steps(count: int) -> str:
+    return f"{count} {'step was' if count == 1 else 'steps were'}"
 
 
 def _deltas(exporter: MetricExporter) -> frozenset[Kind]:

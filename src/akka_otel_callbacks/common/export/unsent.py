@@ -25,6 +25,8 @@ class Unsent:
 
     def __init__(self) -> None:
         self._steps, self._amendments = _Even(), _Even()
+        self.rejected = 0
+        """How many steps the receiver rejected since the start."""
 
     @property
     def steps(self) -> int:
@@ -45,10 +47,13 @@ class Unsent:
         """Everything to be sent, in the order of time."""
         return sorted([*self._steps.take(), *self._amendments.take()], key=lambda moment: moment.time_ns)
 
-    def sent(self, until_ns: int) -> None:
-        """What `take` gave has arrived, up to this time."""
+    def sent(self, until_ns: int, *, rejected: bool = False) -> None:
+        """What `take` gave has arrived up to this time, or was rejected."""
+        before = len(self._steps)
         self._steps.sent(until_ns)
         self._amendments.sent(until_ns)
+        if rejected:
+            self.rejected += before - len(self._steps)
 
 
 class _Even:

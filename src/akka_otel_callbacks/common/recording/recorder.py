@@ -85,7 +85,7 @@ class Recorder:
         """When the capture that is being translated was made; None is now."""
         self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
             names.TELEMETRY_NONFINITE: self.nonfinite_points,
-            names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow, 0),
+            names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow),
             names.TELEMETRY_OVERFLOW: self.labels.overflow_points,
             step_type.counter: self.count_points,
         }
@@ -165,11 +165,9 @@ class Recorder:
         return tuple((count, {TERM: term}) for term, count in self.negative.items())
 
 
-def dropped_points(overflow: int, thinned: int) -> tuple[Point, ...]:
-    return (
-        (overflow, {names.ATTR_TELEMETRY_REASON.name: Reason.OVERFLOW}),
-        (thinned, {names.ATTR_TELEMETRY_REASON.name: Reason.THINNED}),
-    )
+def dropped_points(overflow: int, thinned: int = 0, rejected: int = 0) -> tuple[Point, ...]:
+    counts = {Reason.OVERFLOW: overflow, Reason.THINNED: thinned, Reason.REJECTED: rejected}
+    return tuple((count, {names.ATTR_TELEMETRY_REASON.name: reason}) for reason, count in counts.items())
 
 
 def _figures(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> Figures:

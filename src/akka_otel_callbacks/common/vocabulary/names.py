@@ -85,6 +85,7 @@ class PausePolicy:
 class TelemetryReason:
     OVERFLOW: Final = "overflow"
     THINNED: Final = "thinned"
+    REJECTED: Final = "rejected"
 
 
 class RlGraderFailureCause:
@@ -425,6 +426,7 @@ ATTR_TELEMETRY_REASON: Final = Attribute(
     values=(
         "overflow",
         "thinned",
+        "rejected",
     ),
 )
 ATTR_RL_GRADER_FAILURE_CAUSE: Final = Attribute(
