@@ -27,9 +27,8 @@ OTHERWISE = {
     "graders": {"failure"},  # a module
     "trl.attach": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
-    "trl.loop": {"train", "optimizer", "values", "memory"},  # TRL's buffers and attributes, and a capture's fields
+    "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes
     "trl.settings": {"adapter"},
-    "trl.sft": {"values"},  # a capture's field
     "trl.vocabulary": {"rejected", "reward", "eval"},  # parts of TRL's log keys, and a field of a step
     "verl.driver.vocabulary": {"reward"},  # a field of a step
     "verl.rollout.stopping": {"failure"},  # verl's own word

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.trl.attach import Listener, find_trainer, tap, tap_train
+from akka_otel_callbacks.trl.attach import Listener, argument, find_trainer, tap, tap_train
 
 
 class Owner:
@@ -53,7 +53,7 @@ class Heard:
 
     @property
     def arguments(self) -> list[Any]:
-        return [given.positional for _, given, _ in self.calls]
+        return [positional[1:] for _, (positional, _), _ in self.calls]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,9 @@ def test_a_call_passes_unchanged(owner: Owner) -> None:
     assert heard.can
     assert owner.method(1, 2, key="k") == (1, (2,), "k")
     ((result, args, seconds),) = heard.calls
-    assert (result, args) == ((1, (2,), "k"), ((1, 2), {"key": "k"}))
+    assert (result, args) == ((1, (2,), "k"), ((owner, 1, 2), {"key": "k"}))
+    assert [argument(args, 1, "first"), argument(args, 2, "key"), argument(args, 3, "key")] == [1, 2, "k"]
+    assert argument(args, 3, "other") is None
     assert seconds >= 0
     assert type(owner)().method(3) == (3, (), "")
     assert len(heard.calls) == 1, "another instance has nothing to do with it"
@@ -229,7 +231,7 @@ def test_a_call_that_names_everything(owner_type: type[Owner]) -> None:
     Listener().after(owner, "method", lambda *call: hooked.append(call))
     assert owner_type.method(self=owner, first=1) == (1, (), "")
     given = hooked[0][1]
-    assert (given.get(0, "first"), given.get(1, "second")) == (1, None)
+    assert (argument(given, 1, "first"), argument(given, 2, "second")) == (1, None)
     with pytest.raises(TypeError, match="self"):
         owner_type.method()  # type: ignore[call-arg]
 

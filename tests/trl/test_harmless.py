@@ -82,7 +82,7 @@ def failing(method: Callable[..., Any]) -> Callable[..., Any]:
 reached: list[str] = []
 
 HOOKS: dict[str, list[tuple[type, str]]] = {
-    "GRPO": [(rl.RLLoop, "_completed"), (rl.RLLoop, "_rewarded"), (rl.RLLoop, "_positions")],
+    "GRPO": [(rl.RLLoop, "_completed"), (rl.RLLoop, "_rewarded"), (rl.RLLoop, "_trained")],
     "SFT": [(sft.SFTLoop, "_fetched"), (sft.SFTLoop, "_trained")],
 }
 HOOKS_OF_BOTH = [

@@ -1,4 +1,4 @@
-"""The new ends of TRL's buffers, whatever a training appends, clears and logs in between."""
+"""The new ends of TRL's buffers, whatever a training appends, clears and logs in between, whenever they are read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.trl.new_values import NewValueReader
+from akka_otel_callbacks.trl.new_values import Mark, mark, new_values
 
 KEYS = ["entropy", "kl", "reward"]
 events = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.sampled_from(KEYS)),
         st.tuples(st.just("log"), st.none()),
+        st.tuples(st.just("mark"), st.none()),
         st.tuples(st.just("step"), st.none()),
     ),
     max_size=40,
@@ -22,40 +23,54 @@ events = st.lists(
 
 @given(leftovers=st.dictionaries(st.sampled_from(KEYS), st.lists(st.integers(), min_size=1)), events=events)
 def test_a_step_has_exactly_what_was_appended_in_it(leftovers: dict[str, list[int]], events: list[Any]) -> None:
-    """TRL logs behind a step only, so that what it clears was read."""
+    """TRL clears the buffers at a log, before which they were marked. The steps are read when all of them are over."""
     buffers: dict[str, list[int]] = dict(leftovers)
-    reader = NewValueReader(buffers)
+    marks = [mark(buffers)]
+    steps: list[tuple[list[Mark], dict[str, list[int]]]] = []
     appended: dict[str, list[int]] = {}
-    value = 0
-    for event, key in events:
+    for value, (event, key) in enumerate([*events, ("step", None)]):
         if event == "append":
-            value += 1
             buffers.setdefault(key, []).append(value)
             appended.setdefault(key, []).append(value)
-        else:
-            assert reader.new(buffers) == appended
-            appended = {}
-            if event == "log":
-                buffers.clear()
-    assert reader.new(buffers) == appended
+            continue
+        marks.append(mark(buffers))
+        if event == "log":
+            buffers.clear()
+        if event == "step":
+            steps.append((marks, appended))
+            marks, appended = marks[-1:], {}
+    for found, expected in steps:
+        assert new_values(found) == expected
 
 
 def test_a_list_that_is_replaced_is_new() -> None:
     """As TRL keeps `num_tokens`."""
     buffers = {"num_tokens": [10]}
-    reader = NewValueReader(buffers)
-    assert reader.new(buffers) == {}
+    marks = [mark(buffers), mark(buffers)]
+    assert new_values(marks) == {}
     buffers["num_tokens"] = [25]
-    assert reader.new(buffers) == {"num_tokens": [25]}
+    assert new_values([*marks, mark(buffers)]) == {"num_tokens": [25]}
 
 
 def test_a_list_that_is_emptied_in_place_is_new() -> None:
     buffers = {"entropy": [1, 2, 3]}
-    reader = NewValueReader(buffers)
+    marks = [mark(buffers)]
     buffers["entropy"][:] = [4]
-    assert reader.new(buffers) == {"entropy": [4]}
+    assert new_values([*marks, mark(buffers)]) == {"entropy": [4]}
+
+
+def test_a_list_that_is_emptied_before_it_is_read_says_nothing() -> None:
+    buffers = {"entropy": [1], "kl": [1]}
+    marks = [mark({}), mark(buffers)]
+    buffers["entropy"].clear()
+    assert new_values(marks) == {"kl": [1]}
+
+
+def test_only_the_keys_that_are_wanted_are_read() -> None:
+    marks = [mark({}), mark({"entropy": [1], "kl": [2], "reward": [3]})]
+    assert new_values(marks, {"kl", "other"}) == {"kl": [2]}
 
 
 def test_what_is_no_list_is_left_out() -> None:
     buffers: dict[str, Any] = {"mean": 3.0, "pairs": ((1, 2),), "entropy": [1.0]}
-    assert NewValueReader({}).new(buffers) == {"entropy": [1.0]}
+    assert new_values([mark({}), mark(buffers)]) == {"entropy": [1.0]}

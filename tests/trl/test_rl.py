@@ -10,10 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.trl.captures import Clock
-from akka_otel_callbacks.trl.efficiency import Positions
+from akka_otel_callbacks.trl.captures import Clock, Job
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.rl import Generated, RLCapture, Updated, own_lengths, scored
+from akka_otel_callbacks.trl.rl import Generated, RLCapture, Setting, Trained, own_lengths, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
 
 NAN = math.nan
@@ -49,22 +48,19 @@ def test_an_infinite_score_is_left_to_the_recorder(weight: float) -> None:
 
 def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
     """The queue is bounded by it: masks may lie on a device and are kept until the step is translated."""
+    rows = LogRows(rl_step, everything=False, nan_filter=True)
+    mask = torch.ones(4, 500)
     capture = RLCapture(
+        job=Job(devices=1, efficiency=None, rows=rows, alone=True),
         number=1,
         clock=Clock(),
-        values={},
-        devices=1,
+        marks=[],
+        grad_norm=None,
+        learning_rate=None,
         memory=None,
-        efficiency=None,
-        positions=Positions(tokens=5000, scored=4000),
-        rows=LogRows(rl_step, everything=False, nan_filter=True),
+        setting=Setting(by_sequence=False, losses_add_up=False, terms=["a", "b"], weights={}, group=None),
         generated=Generated(lengths=[3, 1, 2]),
-        updated=Updated(),
-        alone=True,
-        by_sequence=False,
-        terms=["a", "b"],
-        weights={},
-        group=None,
+        updated=[Trained(500, mask.numel(), mask, None, 1)] * 2,
         tokens=6,
     )
     assert capture.values_held == 3 * 3 + 1000

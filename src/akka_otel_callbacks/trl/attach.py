@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from akka_otel_callbacks.common.frames import variables
@@ -25,19 +24,14 @@ if TYPE_CHECKING:
 Call = Callable[..., Any]
 
 
-class Arguments(NamedTuple):
-    """What a method was called with, less the object that it is of."""
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""What a method was called with: the positional arguments, the object first, and the named ones."""
 
-    positional: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = MappingProxyType({})
 
-    @classmethod
-    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        return cls(args[1:], kwargs)
-
-    def get(self, at: int, name: str) -> Any:
-        """One of them, at its place or by its name; None where it was not given."""
-        return self.positional[at] if len(self.positional) > at else self.named.get(name)
+def argument(of: Arguments, at: int, name: str) -> Any:
+    """One of them, at its place behind the object, which is at 0, or by its name; None where it was not given."""
+    positional, named = of
+    return positional[at] if len(positional) > at else named.get(name)
 
 
 Hook = Callable[[Any, Arguments, float], None]
@@ -74,7 +68,7 @@ class Running:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self.arguments = Arguments()
+        self.arguments: Arguments = (), {}
         self.met: list[object] = []
         self._ends: list[Callable[[BaseException | None], object]] = []
 
@@ -97,6 +91,8 @@ class _Entry(NamedTuple):
     after: Callable[..., object]
     before: Callable[[], object] | None
     failed: Callable[[BaseException, float], object] | None
+    inside: set[int]
+    """The threads that are in a call."""
 
 
 class Listener:
@@ -107,9 +103,8 @@ class Listener:
     """
 
     def __init__(self, hears: Callable[[], bool] = lambda: True) -> None:
-        self._hears = hears
-        self._entries: dict[tuple[int, str], _Entry] = {}
-        self._inside: set[tuple[str, int]] = set()
+        self.hears = hears
+        self.entries: dict[tuple[int, str], _Entry] = {}
         self.uncalled: set[str] = set()
         """The methods that were not called so far."""
 
@@ -133,10 +128,11 @@ class Listener:
             guarded(hook),
             guarded(before) if before is not None else None,
             guarded(failed) if failed is not None else None,
+            set(),
         )
         global _listeners
         with _changing:
-            self._entries[id(owner), name] = entry
+            self.entries[id(owner), name] = entry
             self.uncalled.add(name)
             if self not in _listeners:
                 _listeners = (*_listeners, self)
@@ -146,24 +142,16 @@ class Listener:
         global _listeners
         with _changing:
             _listeners = tuple(listener for listener in _listeners if listener is not self)
-        self._entries.clear()  # the hooks refer to whom this is part of
-
-    def entry(self, owner: object, name: str) -> _Entry | None:
-        """What to call around a call; None where it is not listened to."""
-        entry = self._entries.get((id(owner), name))
-        if entry is None or entry.owner() is not owner:
-            return None
-        if self._inside and (name, threading.get_ident()) in self._inside:
-            return None
-        return entry if self._hears() else None
+        self.entries.clear()  # the hooks refer to whom this is part of
 
     def hear(self, entry: _Entry, name: str, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        inside, thread = entry.inside, threading.get_ident()
+        if thread in inside:
+            return call(*args, **kwargs)
         if entry.before is not None:
             entry.before()
-        if self.uncalled:
-            self.uncalled.discard(name)
-        inside = name, threading.get_ident()
-        self._inside.add(inside)
+        self.uncalled.discard(name)
+        inside.add(thread)
         start = time.perf_counter()
         try:
             result = call(*args, **kwargs)
@@ -172,8 +160,8 @@ class Listener:
                 entry.failed(error, time.perf_counter() - start)
             raise
         finally:
-            self._inside.discard(inside)
-        entry.after(result, Arguments.of(args, kwargs), time.perf_counter() - start)
+            inside.discard(thread)
+        entry.after(result, (args, kwargs), time.perf_counter() - start)
         return result
 
 
@@ -241,9 +229,10 @@ def _run(call: Call, name: str) -> Call:
 
 def hear_call(call: Call, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls the method and has whoever listens to its object hear of it."""
-    owner = _owner(args, kwargs)
+    owner = args[0] if args else kwargs.get("self")  # it may be called as `Trainer.train(self=trainer)`
     for listener in _listeners:
-        if (entry := listener.entry(owner, name)) is not None:
+        entry = listener.entries.get((id(owner), name))
+        if entry is not None and entry.owner() is owner and listener.hears():
             return listener.hear(entry, name, call, args, kwargs)
     return call(*args, **kwargs)
 
@@ -251,13 +240,13 @@ def hear_call(call: Call, name: str, args: tuple[Any, ...], kwargs: dict[str, An
 def run_call(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls `train`, with a `Running` for as long as it takes."""
     global _running
-    owner = _owner(args, kwargs)
+    owner = args[0] if args else kwargs.get("self")
     outer = next((run for run in _running if run.trainer is owner), None)
     if outer is not None:  # the same training, in the class above
-        outer.arguments = Arguments.of(args, kwargs)
+        outer.arguments = args, kwargs
         return call(*args, **kwargs)
     run = Running(owner)
-    run.arguments = Arguments.of(args, kwargs)
+    run.arguments = args, kwargs
     with _changing:
         _running = (*_running, run)
     try:
@@ -271,8 +260,3 @@ def run_call(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     finally:
         with _changing:
             _running = tuple(other for other in _running if other is not run)
-
-
-def _owner(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The object whose method is called, as `Trainer.train(self=trainer)`, too."""
-    return args[0] if args else kwargs.get("self")

@@ -218,4 +218,4 @@ def _callbacks(trainer: Trainer | None) -> list[Any]:
 
 def _is_among(callback: object, callbacks: list[Any]) -> bool:
     """As itself: how others compare is their own affair, and may fail."""
-    return any(found is callback for found in callbacks)
+    return id(callback) in map(id, callbacks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
 from akka_otel_callbacks.trl.log_rows import LogRows
+from akka_otel_callbacks.trl.new_values import Mark, new_values
 
 
 @dataclass(slots=True)
@@ -45,19 +47,35 @@ class Clock:
         return None if seconds is None else seconds + self.earlier_s
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is the same for every step of a training."""
+
+    devices: int
+    efficiency: Efficiency | None
+    rows: LogRows
+    alone: bool
+    """Whether this process is the only one, so that what it trains on is all."""
+
+
+@dataclass(slots=True)
 class StepCapture:
     """What every kind of step leaves behind."""
 
+    job: Job
     number: int
     clock: Clock
-    values: dict[str, Any]
-    """By TRL's log key."""
-    devices: int
+    marks: Sequence[Mark]
+    """Of TRL's buffers, from the end of the step before to that of this one."""
+    grad_norm: Any
+    learning_rate: Any
     memory: StepMemory | None
-    efficiency: Efficiency | None
-    positions: Positions
-    rows: LogRows
+
+    def values(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """What the step itself said, by TRL's log key; of TRL's buffers those keys only."""
+        values: dict[str, Any] = new_values(self.marks, keys)
+        values["grad_norm"], values["learning_rate"] = self.grad_norm, self.learning_rate
+        return values
 
     def complete(self, step: StepT) -> StepT:
         """Sets what is the same for every kind of step."""
@@ -66,18 +84,18 @@ class StepCapture:
         set_memory(step, self.memory)
         return step
 
-    def set_mfu(self, step: Step, update_s: float | None) -> None:
-        if self.efficiency is not None:
-            step.mfu = self.efficiency.mfu(self.positions, update_s)
+    def set_mfu(self, step: Step, positions: Positions, update_s: float | None) -> None:
+        if self.job.efficiency is not None:
+            step.mfu = self.job.efficiency.mfu(positions, update_s)
 
     def set_tokens(self, step: Step, tokens: float) -> None:
         """Tokens and tokens per second and device; both absent in a step without."""
         if tokens > 0:
             step.tokens = tokens
-            step.throughput = tokens / step.duration_s / self.devices if step.duration_s else None
+            step.throughput = tokens / step.duration_s / self.job.devices if step.duration_s else None
 
     def record(self, step: Step, recorder: Recorder) -> None:
-        self.rows.follow(step)
+        self.job.rows.follow(step)
         recorder.record(step)
 
 

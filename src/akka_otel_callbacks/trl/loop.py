@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.memory.account import StepMemory
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.common.vocabulary import names
@@ -16,10 +17,10 @@ from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
-from akka_otel_callbacks.trl.captures import Clock
-from akka_otel_callbacks.trl.efficiency import Efficiency, Positions
+from akka_otel_callbacks.trl.captures import Clock, Job
+from akka_otel_callbacks.trl.efficiency import Efficiency
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.new_values import NewValueReader, NewValues
+from akka_otel_callbacks.trl.new_values import Mark, mark
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ class Loop:
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._listener = listener
         self._emit = emit
-        self._reader = NewValueReader(_training_buffers(trainer) or {})
-        self._new_values: NewValues = {}
+        self._marks = [mark(_training_buffers(trainer) or {})]
         self._clock = Clock()
         self._in_step = False
         self._number = state.global_step
@@ -86,15 +86,13 @@ class Loop:
         self._learning_rate: Any = None
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
-        self.devices = device_count(trainer, args)
-        self._efficiency = efficiency
-        self._positions = Positions()
         self._memory = memory_account(trainer, args)
         self._watch_memory(trainer)
         self._wrap_common(trainer)
         self._rows = LogRows(
             self._translated, everything="_metrics" in self.missing, nan_filter=args.logging_nan_inf_filter
         )
+        self._job = Job(device_count(trainer, args), efficiency, self._rows, args.world_size <= 1)
 
     @property
     def clock(self) -> Clock:
@@ -133,7 +131,7 @@ class Loop:
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""
         if self._in_step:  # in mid-accumulation: behind a log, TRL drops what it holds
-            self._collect()
+            self._mark()
         if not self._row_can_add() or is_evaluation(row) or is_summary(row):
             return
         if (capture := self._rows.capture(row, self._number)) is not None:
@@ -163,18 +161,12 @@ class Loop:
         """What this step left behind."""
         raise NotImplementedError
 
-    def _common(self, state: TrainerState) -> dict[str, Any]:
+    def _common(self, state: TrainerState) -> tuple[Job, int, Clock, list[Mark], Any, Any, StepMemory | None]:
         """The fields of a `StepCapture`."""
-        return {
-            "number": state.global_step,
-            "clock": self._clock,
-            "values": self._values(),
-            "devices": self.devices,
-            "memory": self._memory_ends(),
-            "efficiency": self._efficiency,
-            "positions": self._positions,
-            "rows": self._rows,
-        }
+        self._mark()
+        marks, self._marks = self._marks, self._marks[-1:]
+        memory = self._memory_ends()
+        return self._job, state.global_step, self._clock, marks, self._grad_norm, self._learning_rate, memory
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
         """Log keys to figures."""
@@ -185,22 +177,10 @@ class Loop:
         trainer = self._trainer_ref()
         return trainer is not None and bool(trainer.model.training)
 
-    def _collect(self) -> None:
-        """Takes what the trainer's buffers have got since the last look."""
-        new = self._reader.new(_training_buffers(self._trainer_ref()) or {})
-        if not self._new_values:
-            self._new_values = new
-            return
-        for key, values in new.items():
-            self._new_values[key] = self._new_values.get(key, []) + values
-
-    def _values(self) -> dict[str, Any]:
-        """What the step itself said, by TRL's key."""
-        self._collect()
-        values: dict[str, Any]
-        values, self._new_values = self._new_values, {}
-        values["grad_norm"], values["learning_rate"] = self._grad_norm, self._learning_rate
-        return values
+    def _mark(self) -> None:
+        """Takes note of what the trainer's buffers have got."""
+        trainer = self._trainer_ref()
+        self._marks.append(mark(trainer._metrics["train"] if trainer is not None and self._has_buffers else {}))
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
         """Each door apart: without the memory, a step still has its clock."""
@@ -212,7 +192,8 @@ class Loop:
         guarded(account.watch)([model for model in models if model is not None], getattr(trainer, "optimizer", None))
 
     def _wrap_common(self, trainer: Trainer | None) -> None:
-        if _training_buffers(trainer) is None:
+        self._has_buffers = _training_buffers(trainer) is not None
+        if not self._has_buffers:
             self.missing.append("_metrics")
         self._listener.after(*self._grad_norm_source(trainer), self._normed)
 

@@ -1,34 +1,49 @@
-"""What TRL has appended to its metric buffers since the last look: a step's own values, whatever `logging_steps` and
-`logging_strategy` are."""
+"""What TRL has appended to its metric buffers: a step's own values, whatever its `logging_steps` and strategy are.
+
+TRL appends each value to a list in `trainer._metrics["train"]` as it arises, and drops all lists at each log of the
+training. A log of an evaluation leaves them, and leftovers of an earlier training may be in them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 NewValues = dict[str, list[Any]]
 
 
-class NewValueReader:
-    """Reads `trainer._metrics["train"]`, where TRL appends each value as it arises and drops all lists at each log of
-    the training. A log of an evaluation leaves them, and leftovers of an earlier training may be in them."""
+class Mark(NamedTuple):
+    """How far the buffers are filled at one moment. It is all that the training thread takes: nothing but the ends of
+    the lists changes, so that what lies between two marks can be read later."""
 
-    def __init__(self, buffers: Mapping[str, list[Any]]) -> None:
-        """Takes what is in the buffers already as read."""
-        self._read: dict[str, tuple[list[Any], int]] = {}
-        self.new(buffers)
+    lists: Mapping[str, Any]
+    lengths: Sequence[int]
+    """In the same order."""
 
-    def new(self, buffers: Mapping[str, list[Any]]) -> NewValues:
-        """What was appended since the last call. A list that is not the one of that call was begun anew after a log;
-        `num_tokens` is always a new list of one."""
-        found: NewValues = {}
-        known = self._read
-        for key, values in buffers.items():
-            if type(values) is not list:
-                continue
-            read, length = known.get(key), len(values)
-            start = read[1] if read is not None and read[0] is values and read[1] <= length else 0
-            if start < length:
-                found[key] = values[start:] if start else values.copy()
-            known[key] = values, length
-        return found
+    def ends(self) -> dict[str, int]:
+        return dict(zip(self.lists, self.lengths, strict=True))
+
+
+def mark(buffers: Mapping[str, Any]) -> Mark:
+    return Mark(dict(buffers), [len(values) if values.__class__ is list else 0 for values in buffers.values()])
+
+
+def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewValues:
+    """What was appended from each mark to the next. A list that is not the one of the mark before was begun anew after
+    a log; `num_tokens` is always a new list of one.
+
+    Args:
+        keys: which are read; None reads all of them.
+    """
+    found: NewValues = {}
+    for before, after in pairwise(marks):
+        starts, ends = before.ends(), after.ends()
+        for key in after.lists if keys is None else ends.keys() & keys:
+            values, start, end = after.lists[key], starts.get(key, 0), ends[key]
+            if start > end or before.lists.get(key) is not values:
+                start = 0
+            if start < end <= len(values):  # a list that was emptied since says nothing
+                new = values[start:end]
+                found[key] = found[key] + new if key in found else new
+    return found

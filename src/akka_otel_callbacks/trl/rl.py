@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from akka_otel_callbacks.common.graders.figures import set_graders
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -13,13 +13,13 @@ from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinc
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep
-from akka_otel_callbacks.trl.attach import Arguments
+from akka_otel_callbacks.trl.attach import Arguments, argument
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
 from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, tap_regions
-from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, rl_step, set_logged_rewards, update_step
+from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, UPDATE_KEYS, rl_step, set_logged_rewards, update_step
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -28,9 +28,9 @@ Phase = names.RlStepPhase
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
 step's. Of the others the step's loss is their mean."""
-# Of `_calculate_rewards(inputs, prompts, completions, completion_ids_list)`:
-PROMPTS_ARGUMENT = 1, "prompts"
-COMPLETION_IDS_ARGUMENT = 3, "completion_ids_list"
+# Of `_calculate_rewards(self, inputs, prompts, completions, completion_ids_list)`:
+PROMPTS_ARGUMENT = 2, "prompts"
+COMPLETION_IDS_ARGUMENT = 4, "completion_ids_list"
 
 
 @dataclass(slots=True)
@@ -49,67 +49,87 @@ class Generated:
     """Per scoring, what it took."""
 
 
-@dataclass(slots=True)
-class Updated:
-    """What the micro-batches of one update were made of, one entry for each."""
+class Trained(NamedTuple):
+    """What one micro-batch of an update was made of. The masks are counted later, where nothing waits for it."""
 
-    masks: list[tuple[Any, Any]] = field(default_factory=list)
-    """Of the completions' tokens, and of those that the model generated itself where there are tools. They are summed
-    up later, where nothing waits for it."""
-    rows: list[int] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-    """Of its policy loss in the step's."""
+    prompt_positions: int
+    completion_positions: int
+    mask: Any
+    """Of the completions' tokens."""
+    own: Any
+    """Of those that the model generated itself, where there are tools."""
+    accumulated: float
+    """How many micro-batches its loss is divided by."""
+
+    def tokens(self) -> Any:
+        """How many the loss counts."""
+        return (self.mask if self.own is None else self.mask * self.own).sum()
 
 
-@dataclass(slots=True, kw_only=True)
-class RLCapture(StepCapture):
-    """One step as the training thread saw it."""
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is the same for every step of a training of this kind."""
 
-    generated: Generated
-    updated: Updated
-    alone: bool
-    """Whether this process is the only one, so that its tokens are all."""
     by_sequence: bool
     """Whether a sequence has one probability ratio, not each of its tokens one."""
+    losses_add_up: bool
     terms: Sequence[str]
     weights: Mapping[str, float]
     group: int | None
+
+
+@dataclass(slots=True)
+class RLCapture(StepCapture):
+    """One step as the training thread saw it."""
+
+    setting: Setting
+    generated: Generated
+    updated: Sequence[Trained]
     tokens: int
 
     @property
     def values_held(self) -> int:
         """A number of Python's takes about the memory of four positions of a mask."""
-        graded = sum(batch.values_held for batch in self.generated.graded)
-        return len(self.generated.lengths) * (1 + len(self.terms)) + graded + self.positions.scored // 4
+        masked = sum([batch.completion_positions for batch in self.updated])
+        graded = sum([batch.values_held for batch in self.generated.graded])
+        return len(self.generated.lengths) * (1 + len(self.setting.terms)) + graded + masked // 4
 
     def deliver(self, recorder: Recorder) -> None:
-        step = self.complete(update_step(self.values, self._counts()))
-        losses = self.values.get("policy_loss")
-        if isinstance(losses, list) and len(losses) == len(self.updated.shares):
-            step.policy_loss = sum(loss * share for loss, share in zip(losses, self.updated.shares, strict=True))
+        values = self.values(UPDATE_KEYS if self.generated.scores else None)
+        step = self.complete(update_step(values, self._counts()))
+        losses = values.get("policy_loss")
+        if isinstance(losses, list) and len(losses) == len(self.updated):
+            step.policy_loss = sum(map(self._share_of_loss, losses, self.updated))
         step.timing_s = phases(step.duration_s, self.generated)
-        self.set_mfu(step, step.timing_s[Phase.UPDATE_ACTOR])
+        self.set_mfu(step, self._positions(), step.timing_s[Phase.UPDATE_ACTOR])
         if self.generated.scores:
             # By column: a list for each of thousands of rows would have Python's garbage collector run.
             scorings = [(_list(scores.T), _list(weights)) for scores, weights in self.generated.scores]
-            set_rewards(step, scored(scorings, self.terms, self.group))
+            set_rewards(step, scored(scorings, self.setting.terms, self.setting.group))
         else:
-            set_logged_rewards(step, self.values, self.weights)
+            set_logged_rewards(step, values, self.setting.weights)
         set_graders(step, (call for batch in self.generated.graded for call in batch.calls()))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)
 
+    def _share_of_loss(self, loss: float, batch: Trained) -> float:
+        return loss if self.setting.losses_add_up else loss / batch.accumulated
+
+    def _positions(self) -> Positions:
+        """Of these the logits are needed for the completions."""
+        scored = sum(batch.completion_positions for batch in self.updated)
+        return Positions(sum(batch.prompt_positions for batch in self.updated) + scored, scored)
+
     def _counts(self) -> dict[str, Sequence[float] | None]:
-        tokens = self._tokens() if self.alone else None
-        return {TOKENS: tokens, RATIOS: self.updated.rows if self.by_sequence else tokens}
+        tokens = self._tokens() if self.job.alone else None
+        if not self.setting.by_sequence:
+            return {TOKENS: tokens, RATIOS: tokens}
+        return {TOKENS: tokens, RATIOS: [len(batch.mask) for batch in self.updated]}
 
     def _tokens(self) -> list[float] | None:
         """That the loss counts, by micro-batch. Where there is one, nothing needs to be weighted."""
-        masks = self.updated.masks
-        if len(masks) < 2:
-            return None
-        return counted([(mask if own is None else mask * own).sum() for mask, own in masks])
+        return counted([batch.tokens() for batch in self.updated]) if len(self.updated) > 1 else None
 
 
 class RLLoop(Loop):
@@ -124,16 +144,19 @@ class RLLoop(Loop):
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
         self._generation_begins = self._memory.begin_generation
-        self._generated, self._updated = Generated(), Updated()
+        self._generated = Generated()
+        self._updated: list[Trained] = []
         self._tokens_seen = self._tokens_at_begin = state.num_input_tokens_seen
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
         weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
-        self._weights = dict(zip(self._terms, weights, strict=False))
-        self._group = getattr(trainer, "num_generations", None)
-        self._losses_add_up = getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP
-        self._alone = args.world_size <= 1
-        # Of GRPO a setting; RLOO has it so, without one.
-        self._by_sequence = getattr(args, "importance_sampling_level", "sequence") == "sequence"
+        self._setting = Setting(
+            # Of GRPO a setting; RLOO has it so, without one.
+            by_sequence=getattr(args, "importance_sampling_level", "sequence") == "sequence",
+            losses_add_up=getattr(args, "loss_type", None) in LOSSES_THAT_ADD_UP,
+            terms=self._terms,
+            weights=dict(zip(self._terms, weights, strict=False)),
+            group=getattr(trainer, "num_generations", None),
+        )
         self._scorings = Scorings(trainer, self._terms)
         if not tap_regions():
             self.missing.append(REGION)
@@ -143,8 +166,7 @@ class RLLoop(Loop):
 
     def _start_anew(self) -> None:
         super()._start_anew()
-        self._generated, self._updated = Generated(timed=self._own_lengths), Updated()
-        self._positions = Positions()
+        self._generated, self._updated = Generated(timed=self._own_lengths), []
 
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
         found = super().unused(state)
@@ -160,20 +182,10 @@ class RLLoop(Loop):
     def _captured(self, state: TrainerState) -> RLCapture:
         self._generated.timed = self._own_lengths and "_generate" not in self._listener.uncalled
         tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
-        return RLCapture(
-            **self._common(state),
-            generated=self._generated,
-            updated=self._updated,
-            alone=self._alone,
-            by_sequence=self._by_sequence,
-            terms=self._terms,
-            weights=self._weights,
-            group=self._group,
-            tokens=tokens,
-        )
+        return RLCapture(*self._common(state), self._setting, self._generated, self._updated, tokens)
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
-        return rl_step(values, self._weights)
+        return rl_step(values, self._setting.weights)
 
     def close(self) -> None:
         self._scorings.end(0)
@@ -189,39 +201,34 @@ class RLLoop(Loop):
             self._generated.lengths += own_lengths(result)
 
     def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
-        """One micro-batch of the update: `compute_loss(model, inputs)`. Its logits are needed for the completions."""
+        """One micro-batch of the update: `compute_loss(self, model, inputs)`."""
         trainer = self._trainer_ref()
         if trainer is None or not trainer.model.training:
             return
         try:
-            inputs = args.get(1, "inputs")
-            prompts, completions, mask = inputs["prompt_ids"], inputs["completion_ids"], inputs["completion_mask"]
+            inputs = argument(args, 2, "inputs")
+            prompts, mask = inputs["prompt_ids"], inputs["completion_mask"]
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
-        rows, length = completions.shape
-        self._positions.add(prompts.numel() + rows * length, rows * length)
-        updated = self._updated
-        updated.masks.append((mask, inputs.get("tool_mask")))
-        updated.rows.append(rows)
         accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)
-        updated.shares.append(1.0 if self._losses_add_up else 1.0 / accumulated)
+        self._updated.append(Trained(prompts.numel(), mask.numel(), mask, inputs.get("tool_mask"), accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
-        graded = self._scorings.end(len(args.get(*PROMPTS_ARGUMENT) or ()))
+        graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
         if not self.in_training():
             return
         self._generated.graded.append(graded)
         self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
-        if getattr(result, "shape", ())[1:] != (len(self._terms),):
+        if getattr(result, "ndim", 0) != 2 or result.size(1) != len(self._terms):
             return  # not what TRL is known to give: the log's figures stand
         weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
             weights = [1.0] * len(self._terms)
-        elif weights.device.type == "cpu":
+        elif weights.is_cpu:
             weights = weights.tolist()
         self._generated.scores.append((result, weights))
         if not self._own_lengths:  # before TRL 0.24
-            self._generated.lengths += map(len, args.get(*COMPLETION_IDS_ARGUMENT) or ())
+            self._generated.lengths += map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())
 
 
 def _list(value: Any) -> Any:
@@ -235,7 +242,7 @@ def own_lengths(result: Any) -> list[int]:
     the version, so the mask is told by its form. Empty for another form: OnlineDPO returns padded tensors, prompts'
     masks among them."""
     completions = result[1] if isinstance(result, (tuple, list)) and len(result) > 1 else None
-    if not isinstance(completions, list) or not set(map(type, completions)) <= {list}:
+    if not isinstance(completions, list) or not completions or type(completions[0]) is not list:
         return []
     mask: Any = result[2] if len(result) > 2 else None
     if _is_mask(mask, completions):

@@ -25,22 +25,21 @@ if TYPE_CHECKING:
 Phase = names.SftStepPhase
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SFTCapture(StepCapture):
     """One update as the training thread saw it."""
 
     input_s: float | None
     losses: list[Any]
     """The micro-batches' losses, already scaled so that their sum is the update's loss."""
-    alone: bool
-    """Whether this process is the only one, so that its loss is the job's."""
     batches: list[MicroBatch]
+    positions: Positions
     packed: bool
     tokens: float
 
     def deliver(self, recorder: Recorder) -> None:
-        labels = counted([batch.labels for batch in self.batches]) if self.alone else None
-        step = self.complete(sft_step(self.values, labels))
+        labels = counted([batch.labels for batch in self.batches]) if self.job.alone else None
+        step = self.complete(sft_step(self.values(), labels))
         step.timing_s = {
             Phase.INPUT: self.input_s,
             Phase.FORWARD_BACKWARD: self.clock.forward_backward_s(),
@@ -51,7 +50,7 @@ class SFTCapture(StepCapture):
         if not self.packed:
             step.padding = padding(self.batches)
         self.set_tokens(step, self._tokens())
-        self.set_mfu(step, step.duration_s)
+        self.set_mfu(step, self.positions, step.duration_s)
         self.record(step, recorder)
 
     def _tokens(self) -> float:
@@ -59,13 +58,13 @@ class SFTCapture(StepCapture):
         trains alone."""
         if self.tokens:
             return self.tokens if are_counted(self.batches) else 0.0
-        return (unpadded(self.batches) or 0.0) if self.alone else 0.0
+        return (unpadded(self.batches) or 0.0) if self.job.alone else 0.0
 
     def _loss(self) -> float | None:
         """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
         processes is then NaN, too."""
         loss = total(self.losses) if self.losses else None
-        return loss if self.alone or (loss is not None and not math.isfinite(loss)) else None
+        return loss if self.job.alone or (loss is not None and not math.isfinite(loss)) else None
 
 
 class SFTLoop(Loop):
@@ -85,7 +84,7 @@ class SFTLoop(Loop):
         self._tokens_seen = float(getattr(trainer, "_total_train_tokens", 0) or 0)
         self._fetches_skipped_batches = state.global_step > 0
         self._packed = bool(getattr(args, "packing", False))
-        self._alone = args.world_size <= 1
+        self._positions = Positions()
         self._wrap(trainer, "get_batch_samples", self._fetched)
         self._sees_training = self._wrap(trainer, "training_step", self._trained)
         if trainer is not None and (rows := row_capture(trainer, args)) is not None:
@@ -96,15 +95,14 @@ class SFTLoop(Loop):
         self._losses = []
 
     def _captured(self, state: TrainerState) -> SFTCapture:
-        common = self._common(state)
         capture = SFTCapture(
-            **common,
-            input_s=self._input_s,
-            losses=self._losses,
-            alone=self._alone,
-            batches=self._batches,
-            packed=self._packed,
-            tokens=self._new_tokens(common["values"]),
+            *self._common(state),
+            self._input_s,
+            self._losses,
+            self._batches,
+            self._positions,
+            self._packed,
+            self._new_tokens(),
         )
         self._input_s, self._batches, self._positions = None, [], Positions()
         return capture
@@ -112,9 +110,10 @@ class SFTLoop(Loop):
     def _translated(self, values: Mapping[str, Any]) -> SFTStep:
         return sft_step(values)
 
-    def _new_tokens(self, values: Mapping[str, Any]) -> float:
+    def _new_tokens(self) -> float:
         """TRL's running total, gathered over all processes, less what it was at the step before."""
-        counted = number((values.get("num_tokens") or [None])[-1])
+        totals = self._marks[-1].lists.get("num_tokens")
+        counted = number(totals[-1]) if isinstance(totals, list) and totals else None
         if counted is None:
             return 0.0
         new, self._tokens_seen = counted - self._tokens_seen, counted

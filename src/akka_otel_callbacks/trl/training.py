@@ -19,7 +19,7 @@ from akka_otel_callbacks.common.run.attempt import Attempt, later
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
-from akka_otel_callbacks.trl.attach import Listener, Running, running
+from akka_otel_callbacks.trl.attach import Listener, Running, argument, running
 from akka_otel_callbacks.trl.evaluation import report, watch_failed_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import Loop, Restart
@@ -228,7 +228,7 @@ class Training:
 
 def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
     """The checkpoint that a call of `train` resumes from."""
-    given = run.arguments.get(0, "resume_from_checkpoint") if run is not None else None
+    given = argument(run.arguments, 1, "resume_from_checkpoint") if run is not None else None
     if given is True:
         from transformers.trainer_utils import get_last_checkpoint
 

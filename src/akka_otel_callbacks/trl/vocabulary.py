@@ -62,6 +62,8 @@ TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
 PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
 """What OnlineDPO and its like log under `rewards/`: implicit rewards of a policy, by no reward function."""
+UPDATE_KEYS = frozenset({key.key for key in RL_KEYS} | {TERMINATED, CLIPPED, TOOL_CALLS, TOOL_FAILURES})
+"""All that `update_step` reads."""
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
 
 
