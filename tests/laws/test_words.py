@@ -30,6 +30,7 @@ OTHERWISE = {
     "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes
     "trl.settings": {"adapter"},
     "trl.vocabulary": {"rejected", "reward", "eval"},  # parts of TRL's log keys, and a field of a step
+    "verl.driver.saves": {"save_checkpoint", "optimizer"},  # verl's method, and a part of verl's checkpoints
     "verl.driver.vocabulary": {"reward"},  # a field of a step
     "verl.rollout.stopping": {"failure"},  # verl's own word
     "verl.rollout.tags": {"train"},  # verl's own word

@@ -6,6 +6,7 @@ verl's trainers save in different ways. What they have in common is the file tha
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ TRACKER = "latest_checkpointed_iteration.txt"
 LONGEST_TRACKER = 64
 LOOK_S = 2.0
 """Between two looks for a new checkpoint. One that is killed within that time after a save leaves it without a name."""
+ASYNCHRONOUS_LOOK_S = 0.25
+"""The same where a look tells when a save has ended."""
 CLOSE_TIMEOUT_S = 1.0
 
 
@@ -62,13 +65,21 @@ class Keeper(threading.Thread):
         config: verl's configuration.
         attempt: the training's.
         look_s: how often it looks for a new checkpoint.
+        noted: is called with the step of each that verl has noted.
     """
 
-    def __init__(self, config: Any, attempt: Attempt, look_s: float = LOOK_S) -> None:
+    def __init__(
+        self,
+        config: Any,
+        attempt: Attempt,
+        look_s: float = LOOK_S,
+        noted: Callable[[int], object] = lambda step: None,
+    ) -> None:
         super().__init__(name="akka-otel-checkpoints", daemon=True)
         self._config = config
         self._attempt = attempt
         self._look_s = look_s
+        self._tell = noted
         self._folder = _local(get(config, "trainer.default_local_dir"))
         self._named = _noted(self._folder)
         self._ended = threading.Event()
@@ -100,6 +111,7 @@ class Keeper(threading.Thread):
         newest = latest(self._folder)
         if noted != self._named and newest is not None:
             self._named = noted
+            self._tell(int(newest.name.rpartition("_")[2]))
             self._write(newest)
 
     def _write(self, folder: Path) -> None:

@@ -59,10 +59,16 @@ def run_attributes(config: Any) -> dict[Attribute, Any]:
         names.ATTR_RUN_METHOD: method(config),
         names.ATTR_RUN_BASE_MODEL: model_name(get(model, "path") or get(model, "partial_pretrain")),
         names.ATTR_RUN_LEARNING_RATE: get(config, "actor_rollout_ref.actor.optim.lr" if rl else "optim.lr"),
-        names.ATTR_RUN_LORA_RANK: get(model, "lora_rank") or get(model, "lora.rank") or None,
+        names.ATTR_RUN_LORA_RANK: lora_rank(config),
         names.ATTR_RUN_GROUP_SIZE: get(config, "actor_rollout_ref.rollout.n"),
         names.ATTR_RUN_SETTINGS_SHA: settings_sha(hyperparameters(config)),
     }
+
+
+def lora_rank(config: Any) -> int | None:
+    """None where the whole model is trained."""
+    model = get(config, "actor_rollout_ref.model" if is_rl(config) else "model")
+    return get(model, "lora_rank") or get(model, "lora.rank") or None
 
 
 def method(config: Any) -> str | None:

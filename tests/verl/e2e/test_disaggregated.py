@@ -11,6 +11,7 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 
 from akka_otel_callbacks.common.vocabulary import names
 from tests.verl.e2e.harness import Case, Run, trained
+from tests.verl.e2e.saves import check_saves
 
 ROLES = {
     names.RlRole.TRAINER: "fully_async/trainer/idle_ratio",
@@ -20,7 +21,7 @@ ROLES = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with trained(Case("fully-async"), tmp_path_factory.mktemp("run")) as run:
+    with trained(Case("fully-async", extra=("trainer.save_freq=1",)), tmp_path_factory.mktemp("run")) as run:
         yield run
 
 
@@ -44,6 +45,12 @@ def test_figures_of_the_last_step_arrive_although_the_process_is_killed(run: Run
     assert run.value(names.RL_STEP_REWARD) == close(last["critic/score/mean"])
     assert run.value(names.RL_STEP_POLICY_LOSS) == close(last["actor/pg_loss"])
     assert run.value(names.RL_STEP_THROUGHPUT) == close(last["perf/throughput"])
+
+
+def test_every_checkpoint_is_a_stage_also_the_last_that_no_log_has(run: Run) -> None:
+    saved = [*(run.directory / "checkpoints").glob("global_step_*")]
+    assert saved
+    check_saves(run, len(saved), names.CheckpointArtifactKind.FULL_STATE)
 
 
 def test_idle_shares_are_what_verl_logged(run: Run) -> None:

@@ -19,6 +19,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
 from tests.verl.e2e import fills, seen
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+from tests.verl.e2e.saves import STAGE, check_saves, saves
 
 UPDATES = (
     "actor_rollout_ref.actor.use_kl_loss=True",
@@ -48,12 +49,18 @@ CASES = {
         external=f"{FILLS},{SEEN}",
     ),
     "v1-tools": Case(
-        "tools", extra=(COSINE, "data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
+        "tools",
+        extra=(
+            COSINE,
+            "data.train_batch_size=2",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+            "trainer.save_freq=2",
+        ),
     ),
     "v0-cluster": Case(
         "grpo-v0",
         cluster=True,
-        extra=(*UPDATES, COSINE, f"actor_rollout_ref.rollout.max_model_len={WINDOW}"),
+        extra=(*UPDATES, COSINE, f"actor_rollout_ref.rollout.max_model_len={WINDOW}", "trainer.save_freq=3"),
         environ=ONLY_AT_THE_END,
     ),
 }
@@ -319,7 +326,18 @@ def test_all_processes_name_the_same_run(run: Run) -> None:
     assert len(dict(instances)) == len(instances)
 
 
+def test_each_checkpoint_is_a_stage_for_as_long_as_verl_says(run: Run) -> None:
+    saved = [row["timing_s/save_checkpoint"] for row in run.steps if "timing_s/save_checkpoint" in row]
+    assert len(saved) == {"tools": 2, "grpo-v0": 1}.get(run.case.recipe, 0)
+    if saved:
+        check_saves(run, len(saved), names.CheckpointArtifactKind.FULL_STATE)
+        measured = [(span.end_ns - span.start_ns) / 1e9 for span in saves(run)]
+        assert measured == [pytest.approx(seconds, abs=0.1) for seconds in saved]
+    else:
+        assert saves(run) == []
+
+
 def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
-    (span,) = run.sink.spans()
+    (span,) = (span for span in run.sink.spans() if span.name != STAGE)
     assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)
     assert span.status != 2

@@ -13,6 +13,7 @@ pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/
 from akka_otel_callbacks.common.vocabulary import names
 from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+from tests.verl.e2e.saves import STAGE, check_saves, saves
 
 FILLS = "tests.verl.e2e.fills"
 WARM_UP = ("optim.lr_warmup_steps=10",)
@@ -107,6 +108,14 @@ def test_all_processes_name_the_same_run(run: Run) -> None:
     assert len({point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for point in run.points}) == 3
 
 
+def test_the_last_step_s_checkpoint_is_a_stage_and_a_phase(run: Run) -> None:
+    """Of weights alone, as the recipe has it. verl logs no time of it."""
+    check_saves(run, 1, None)
+    saving = {names.ATTR_SFT_STEP_PHASE: names.SftStepPhase.SAVE_CHECKPOINT}
+    (span,) = saves(run)
+    assert run.value(names.SFT_STEP_TIMING, saving) == pytest.approx((span.end_ns - span.start_ns) / 1e9, abs=0.05)
+
+
 def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
-    (span,) = run.sink.spans()
+    (span,) = (span for span in run.sink.spans() if span.name != STAGE)
     assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)

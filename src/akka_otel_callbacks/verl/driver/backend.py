@@ -14,10 +14,11 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.verl import run
-from akka_otel_callbacks.verl.attempts import Keeper
+from akka_otel_callbacks.verl.attempts import ASYNCHRONOUS_LOOK_S, LOOK_S, Keeper
 from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.inbox import INBOX
 from akka_otel_callbacks.verl.driver.job_memory import Gatherer
+from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
 from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
 from akka_otel_callbacks.verl.driver.update_clock import UpdateClock, find_trainer
@@ -44,7 +45,10 @@ class Backend:
         self._is_killed = get(config, "async_training") is not None  # fully_async ends its actor with SIGKILL
         show_infos()  # verl sets the root logger to warnings
         self._telemetry = Telemetry.start(run.identity(config), self._translation.step_type)
-        self._checkpoints = Keeper(config, run.attempt(config))
+        self._saves = Saves(config, self._telemetry, self._translation.step_type)
+        look_s = ASYNCHRONOUS_LOOK_S if is_asynchronous(config) else LOOK_S
+        self._checkpoints = Keeper(config, run.attempt(config), look_s, self._saves.noted)
+        guarded(self._saves.watch)()
         if self._telemetry.recording:
             self._watch(config)
             self._checkpoints.start()
@@ -82,6 +86,7 @@ class Backend:
         atexit.unregister(self.finish)
         INBOX.listening = False
         self._checkpoints.close()
+        self._saves.close()
         process.flush_workers()
         self._telemetry.close(error)
         run.end()

@@ -1,0 +1,174 @@
+"""The checkpoints that verl saves by itself: how long each save took, what it left, whether it failed.
+
+Every trainer saves in a method of its own, and some are no module's (Ray keeps the class of an actor to itself). So the
+trainer is found where it opens the run, and its class is changed there: in no other process, and in no other run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from akka_otel_callbacks.common.checkpoints.engine_save import saved
+from akka_otel_callbacks.common.frames import variables
+from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
+from akka_otel_callbacks.common.vocabulary.names import SftStepPhase
+from akka_otel_callbacks.common.vocabulary.step import Step
+from akka_otel_callbacks.verl.config import get
+from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.settings import is_rl, lora_rank
+
+METHODS = ("_save_checkpoint", "save_checkpoint")
+"""Of reinforcement trainers, and of the handler that supervised ones have, or of themselves up to 0.6."""
+HANDLER = "ckpt_handler"
+RESUMABLE = {"model", "optimizer", "extra"}
+"""What a training resumes from; the schedule is in `extra`."""
+
+_open: list[Saves] = []
+
+
+class Save(NamedTuple):
+    """One that has begun. `step` is None where the trainer does not tell."""
+
+    step: float | None
+    start_s: float
+
+
+class Saves:
+    """Those of one run.
+
+    Args:
+        config: verl's configuration.
+        telemetry: the run's.
+        step_type: what the run reports.
+    """
+
+    def __init__(self, config: Any, telemetry: Telemetry, step_type: type[Step]) -> None:
+        self._telemetry, self._step_type = telemetry, step_type
+        self._kind = artifact_kind(config)
+        self._is_later = is_asynchronous(config)
+        fully_async = get(config, "async_training") is not None
+        self._is_unseen = self._is_later and fully_async  # its trainer notes a checkpoint before that is written
+        self._is_not_logged = fully_async or not is_rl(config)
+        self._is_killed = fully_async
+        self._saving = False
+        self._waiting: list[Save] = []
+
+    def watch(self) -> None:
+        """From the function of the trainer that opens the run, until `close`."""
+        for owner, name in _savers():
+            wrap(owner, name, _timed)
+        _open.append(self)
+
+    @guarded
+    def begin(self, trainer: object) -> Save | None:
+        if self._saving:  # a class of the user's calls verl's
+            return None
+        self._saving = True
+        return Save(number(getattr(trainer, "global_steps", None)), time.perf_counter())
+
+    @guarded
+    def end(self, save: Save | None, error: BaseException | None) -> None:
+        if save is None:
+            return
+        self._saving = False
+        if self._is_later and error is None:
+            if not self._is_unseen:
+                self._waiting.append(save)
+            return
+        seconds = time.perf_counter() - save.start_s
+        if self._is_not_logged and error is None:
+            self._telemetry.capture(Timing(self._step_type, seconds))
+        saved(self._telemetry, seconds, artifact_kind=self._kind, error=error)
+        if self._is_killed:
+            self._telemetry.flush(0)
+
+    @guarded
+    def noted(self, step: int) -> None:
+        """verl has noted that the checkpoint of this step is whole. Asynchronous ones are written in their order."""
+        now_s = time.perf_counter()
+        for save in [save for save in self._waiting if save.step is not None and save.step <= step]:
+            self._waiting.remove(save)
+            saved(self._telemetry, now_s - save.start_s, artifact_kind=self._kind)
+
+    def close(self) -> None:
+        if self in _open:
+            _open.remove(self)
+        if self._waiting:
+            logger.warning(
+                "%d asynchronous saves were not seen to end, and are in no figure: verl's note of the latest "
+                "checkpoint does not name them",
+                len(self._waiting),
+            )
+
+
+class Timing(NamedTuple):
+    """A capture: the time of a save that verl does not log."""
+
+    step_type: type[Step]
+    seconds: float
+
+    def deliver(self, recorder: Recorder) -> None:
+        recorder.record(self.step_type(timing_s={SftStepPhase.SAVE_CHECKPOINT: self.seconds}))
+
+
+def artifact_kind(config: Any) -> str | None:
+    """What the run's checkpoints hold; None for weights of a whole model that nothing resumes from."""
+    at = "actor_rollout_ref.actor.checkpoint" if is_rl(config) else "checkpoint"
+    contents = set(get(config, f"{at}.save_contents") or RESUMABLE)
+    if contents >= RESUMABLE:
+        return ArtifactKind.FULL_STATE
+    only_adapter = get(config, f"{at}.save_lora_only") and lora_rank(config) and "hf_model" not in contents
+    return ArtifactKind.ADAPTER if only_adapter else None
+
+
+def is_asynchronous(config: Any) -> bool:
+    """Whether a checkpoint is written while the training goes on."""
+    return bool(get(config, "actor_rollout_ref.actor.checkpoint.async_save"))
+
+
+def _savers() -> Iterator[tuple[type, str]]:
+    """The class, and the method of it, that saves for the trainer whose method is being called."""
+    for called in variables("self"):
+        trainer = called["self"]
+        for owner in (getattr(trainer, HANDLER, None), trainer):
+            name = next((name for name in METHODS if callable(getattr(type(owner), name, None))), None)
+            if name is not None:
+                yield type(owner), name
+                return
+
+
+def _timed(save: Callable[..., Any]) -> Callable[..., Any]:
+    async def saves_later(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _Measured(self):
+            return await save(self, *args, **kwargs)
+
+    def saves(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _Measured(self):
+            return save(self, *args, **kwargs)
+
+    return saves_later if inspect.iscoroutinefunction(save) else saves
+
+
+class _Measured:
+    """Around one save, of whichever run is open then."""
+
+    def __init__(self, trainer: object) -> None:
+        self._run = _open[-1] if _open else None
+        self._trainer = trainer
+        self._save: Save | None = None
+
+    def __enter__(self) -> None:
+        if self._run is not None:
+            self._save = self._run.begin(self._trainer)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._run is not None:
+            self._run.end(self._save, error)
