@@ -13,6 +13,7 @@ import trl
 from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks import checkpoints
+from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.support.otlp_sink import OtlpSink, otlp_sink
@@ -184,6 +185,7 @@ def test_what_a_user_publishes_in_a_training_is_the_training_s(tiny_model: str, 
 
 def test_of_two_trainings_at_once_each_can_be_named(tiny_model: str, sink: OtlpSink) -> None:
     outer, inner = AkkaTelemetryCallback(run_id="outer"), AkkaTelemetryCallback(run_id="inner")
+    attempts = []
 
     class Evaluates(TrainerCallback):
         """Trains a probe in the middle of a training."""
@@ -193,13 +195,15 @@ def test_of_two_trainings_at_once_each_can_be_named(tiny_model: str, sink: OtlpS
 
     class Uploads(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            attempts.append(outer.attempt)
             with checkpoints.upload(), checkpoints.validate(telemetry=outer.telemetry):
                 pass
 
     sft(tiny_model, [outer, Evaluates()], max_steps=1).train()
     runs = {point.attributes[OPERATION.name]: point.resource[names.ATTR_RUN_ID.name] for point in sink.series(DURATION)}
     assert runs == {"upload": "inner", "validate": "outer"}
-    assert (outer.telemetry, inner.telemetry) == (None, None)
+    assert (outer.telemetry, inner.telemetry, outer.attempt) == (None, None, None)
+    assert attempts == [Attempt("outer", 1)]
 
 
 def test_a_save_within_a_stage_of_the_user_s_is_a_part_of_it(tiny_model: str, sink: OtlpSink) -> None:

@@ -16,7 +16,7 @@ from akka_otel_callbacks.trl.attach import find_trainer, running, tap_train
 from akka_otel_callbacks.trl.evaluation import publish
 from akka_otel_callbacks.trl.handed import Handed, said
 from akka_otel_callbacks.trl.session import Options, Session
-from akka_otel_callbacks.trl.training import Training
+from akka_otel_callbacks.trl.training import Training, attempt_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
     from akka_otel_callbacks.common.gpu.health import GpuHealth
+    from akka_otel_callbacks.common.run.attempt import Attempt
     from akka_otel_callbacks.common.telemetry import Telemetry
 
 
@@ -205,6 +206,12 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         """Of the training that is under way, the latest of several; None outside of one. It is what
         `akka_otel_callbacks.checkpoints` takes, and not to be closed."""
         return self._session.telemetry()
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The same training as an attempt of its run: `run_id` and `number`, for what is to be named after it."""
+        telemetry = self.telemetry
+        return None if telemetry is None else attempt_of(telemetry)
 
 
 def _is_off() -> bool:

@@ -213,9 +213,7 @@ class Training:
         """Puts the attempt where transformers saves the states of callbacks."""
         saved = getattr(self.state, "stateful_callbacks", None)
         if isinstance(saved, dict):
-            said = RunIdentity(telemetry.identity.attributes)
-            attempt = Attempt(said.run_id, said.attempt)
-            saved[SAVED] = {"args": {}, "attributes": attempt.state()}
+            saved[SAVED] = {"args": {}, "attributes": attempt_of(telemetry).state()}
 
     def _resumed(self, checkpoint: Path | None) -> Attempt | None:
         """What the state that was loaded says of its run; a state that was not loaded says nothing. A checkpoint that
@@ -224,6 +222,11 @@ class Training:
         own = saved.get(SAVED) if isinstance(saved, Mapping) else None
         attributes = own.get("attributes") if isinstance(own, Mapping) else None
         return later(Attempt.from_state(attributes), Attempt.read(checkpoint) if checkpoint is not None else None)
+
+
+def attempt_of(telemetry: Telemetry) -> Attempt:
+    said = RunIdentity(telemetry.identity.attributes)
+    return Attempt(said.run_id, said.attempt)
 
 
 def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
