@@ -38,8 +38,9 @@ def test_the_package_alone_loads_neither_an_engine_nor_opentelemetry(tmp_path: P
     assert "typer" not in loaded
 
 
-def test_the_face_of_a_service_loads_neither_an_engine_nor_the_sdk(tmp_path: Path) -> None:
-    assert of(loaded_by("akka_otel_callbacks.service", tmp_path), (*ENGINES, *SDK)) == []
+@pytest.mark.parametrize("face", ["checkpoints", "gpu", "graders", "service"])
+def test_what_programs_import_loads_neither_an_engine_nor_the_sdk(face: str, tmp_path: Path) -> None:
+    assert of(loaded_by(f"akka_otel_callbacks.{face}", tmp_path), (*ENGINES, *SDK)) == []
 
 
 def test_the_modules_are_all_there() -> None:
