@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,21 @@ def test_what_fails_costs_the_companion_only(sink: OtlpSink) -> None:
     companion = Companion(lambda: 1 / 0, gpus, rank=1, writer="rank-1")  # type: ignore[arg-type, return-value]
     companion.close()
     assert companion.telemetry is None
+
+
+def test_the_training_thread_asks_nothing(sink: OtlpSink) -> None:
+    asked: list[threading.Thread] = []
+
+    def noting(give: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: (asked.append(threading.current_thread()), give())[1]
+
+    companion = Companion(
+        noting(run), noting(lambda: GpuHealth([])), rank=0, writer="w", role=noting(lambda: "critic"), without_gpu=True
+    )
+    wait_until(lambda: companion.telemetry)
+    assert len(asked) >= 3, "the role, the identity, the GPUs"
+    assert threading.current_thread() not in asked
+    companion.close()
 
 
 def test_a_role_that_is_not_known_yet_keeps_the_place_back(sink: OtlpSink) -> None:

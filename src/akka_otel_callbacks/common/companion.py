@@ -27,7 +27,7 @@ class Companion:
         gpus: gives its GPUs.
         rank: its rank among the processes of its kind.
         writer: its name among the processes that write the run's embedded files.
-        role: as `Placement` has it; None is a trainer.
+        role: as `Placement` has it; None is a trainer. It is asked before anything else, and at every export.
         without_gpu: whether it says where it runs even if it holds no GPU.
         environ: gives the variables that choose its exporters.
         within: gives the job's span, as `Telemetry.start` has it. It is asked once the identity is known.
@@ -66,6 +66,8 @@ class Companion:
 
     @guarded
     def _open(self) -> None:
+        if self._role is not None:
+            self._role()  # who has it may be gone before the first export
         identity = self._identity()
         if identity is None:
             return

@@ -70,7 +70,6 @@ class LastKnownRole:
     def __init__(self, worker: Any) -> None:
         self._worker = weakref.ref(worker)
         self._known: str | None = None
-        self()  # for a worker that is gone before the first export
 
     def __call__(self) -> str | None:
         self._known = role_of(self._worker(), os.environ) or self._known
