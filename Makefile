@@ -70,6 +70,7 @@ generate: $(TRL)  ## Write names and reference anew from registry/
 bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.step_cost
 	.venv-bench/bin/python -m benchmarks.large_steps
+	.venv-bench/bin/python -m benchmarks.reward_calls
 	.venv-bench/bin/python -m benchmarks.footprint
 	.venv-bench/bin/python -m benchmarks.gpu_cost
 	.venv-bench/bin/python -m benchmarks.flops_error

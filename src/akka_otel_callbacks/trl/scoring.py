@@ -15,15 +15,11 @@ from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.graders.call import Call
 from akka_otel_callbacks.common.graders.function import is_async, own_term
-from akka_otel_callbacks.common.graders.ledger import Ledger
-from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.trl.device_clock import DeviceClock, device_clock
+from akka_otel_callbacks.common.graders.ledger import Ledger, current
+from akka_otel_callbacks.trl.device_clock import device_clock
 
 PROFILING, REGION = "trl.extras.profiling", "profiling_context"
 TAPPED = "__akka_otel_tapped__"
-
-_scoring: dict[int, Scorings] = {}
-"""By the ID of its trainer, each that is under way."""
 
 
 class Rewarder(NamedTuple):
@@ -37,83 +33,109 @@ class Rewarder(NamedTuple):
     """The reward model; None of a function."""
 
 
-class Entry(NamedTuple):
-    """One reward function that has scored a batch."""
-
-    rewarder: Rewarder
-    seconds: float
-    calls: Sequence[Call]
-    """That were made within it."""
-    device: DeviceClock | None
-
-
-class Scorings:
-    """The reward functions of a trainer, and how long they take."""
+class Scorings(Ledger):
+    """The reward functions of a trainer and how long they take, and between `begin` and `end` of a batch the ledger of
+    what is noted within them."""
 
     def __init__(self, trainer: Any, labels: Sequence[str]) -> None:
+        super().__init__()
         self._trainer = weakref.ref(trainer) if trainer is not None else lambda: None
         self._rewarders = _in_order_of_calls(trainer, labels)
-        self._entries: list[Entry] = []
         self._begun: dict[str, int] = {}
-        self._ledger = Ledger()
+        self._is_open = False
+        self.entries: list[_Timed] = []
         self.heard = False
         """Whether TRL entered a region of theirs so far."""
 
     def begin(self) -> None:
         """The trainer is about to have a batch scored. Where that failed before, it starts anew."""
-        self.end(0)
-        self._begun = {}
-        self._ledger.__enter__()
-        _scoring[id(self._trainer())] = self
+        if self._is_open:
+            self.end(0)
+        self._is_open = True
+        self.__enter__()
 
     def end(self, rows: int) -> Batch:
         """The batch is scored."""
-        if _scoring.pop(id(self._trainer()), None) is not None:
-            self._ledger.__exit__()
-        batch = Batch(rows, self._entries, self._ledger.calls)
-        self._entries, self._ledger = [], Ledger()
+        if self._is_open:
+            self._is_open = False
+            self.__exit__()
+        batch = Batch(rows, self.entries, self.calls)
+        self.entries, self.calls = [], []
+        if self._begun:
+            self._begun = {}
         return batch
 
-    @guarded
-    def entered(self, trainer: Any, name: str) -> Rewarder | None:
-        """The function whose region is entered; None where the region is another one."""
+    def around(self, region: Any, trainer: Any, name: str) -> Any:
+        """A region of TRL's as it is heard. Any other one, and that of a function that notes its calls under its very
+        label, stays as it is."""
         rewarders = self._rewarders.get(name)
         if rewarders is None or self._trainer() is not trainer:
-            return None
-        at = self._begun[name] = self._begun.get(name, -1) + 1
+            return region
         self.heard = True
+        rewarder = rewarders[0] if len(rewarders) == 1 else self._next(name, rewarders)
+        if rewarder.own is None:
+            return _Timed(region, self, rewarder)
+        return region if rewarder.own == rewarder.label else _Relabelled(region, self, rewarder)
+
+    def _next(self, name: str, rewarders: Sequence[Rewarder]) -> Rewarder:
+        at = self._begun[name] = self._begun.get(name, -1) + 1
         return rewarders[at % len(rewarders)]
 
-    def add(self, entry: Entry) -> None:
-        self._entries.append(entry)
 
+class Batch:
+    """What scored one batch: what was timed, and what functions noted by themselves."""
 
-class Batch(NamedTuple):
-    """What scored one batch."""
+    __slots__ = ("_entries", "_noted", "_rows")
 
-    rows: int
-    entries: Sequence[Entry]
-    others: Sequence[Call]
-    """That were made within none of them, as in a trainer of a user's own."""
+    def __init__(self, rows: int, entries: Sequence[_Timed], noted: Sequence[Call]) -> None:
+        self._rows, self._entries, self._noted = rows, entries, noted
 
     def calls(self) -> Iterable[Call]:
         """On the translator's thread."""
-        yield from self.others
-        for rewarder, seconds, calls, device in self.entries:
-            yield from _relabelled(calls, rewarder)
-            if rewarder.own is None and self.rows:
-                took = seconds if device is None else device.seconds()
-                yield Call(rewarder.label, took / self.rows, self.rows)
+        yield from self._noted
+        for entry in self._entries if self._rows else ():
+            yield Call(entry.label, entry.took_s() / self._rows, self._rows)
 
     @property
     def values_held(self) -> int:
-        return len(self.others) + sum(self.rows + len(entry.calls) for entry in self.entries)
+        return len(self._noted) + self._rows * len(self._entries)
 
 
-class _Region:
-    """TRL's own context, with a clock within it."""
+class _Timed:
+    """TRL's own context with a clock within it, around a function that notes no calls of its own. Then it is what is
+    known of that call."""
 
-    __slots__ = ("_device", "_inner", "_ledger", "_rewarder", "_scorings", "_start")
+    __slots__ = ("_device", "_end", "_inner", "_rewarder", "_scorings", "_start")
+
+    def __init__(self, inner: Any, scorings: Scorings, rewarder: Rewarder) -> None:
+        self._inner, self._scorings, self._rewarder = inner, scorings, rewarder
+
+    def __enter__(self) -> Any:
+        entered = self._inner.__enter__()
+        self._device = None if self._rewarder.module is None else device_clock(self._rewarder.module)
+        self._start = perf_counter()
+        return entered
+
+    def __exit__(self, *raised: Any) -> Any:
+        self._end = perf_counter()
+        if self._device is not None:
+            self._device.stop()
+        self._scorings.entries.append(self)
+        return self._inner.__exit__(*raised)
+
+    @property
+    def label(self) -> str:
+        return self._rewarder.label
+
+    def took_s(self) -> float:
+        """Waits for a device: only on the translator's thread."""
+        return self._end - self._start if self._device is None else self._device.seconds()
+
+
+class _Relabelled:
+    """The same around a second function of a name, whose calls get its label."""
+
+    __slots__ = ("_inner", "_ledger", "_rewarder", "_scorings")
 
     def __init__(self, inner: Any, scorings: Scorings, rewarder: Rewarder) -> None:
         self._inner, self._scorings, self._rewarder = inner, scorings, rewarder
@@ -122,16 +144,12 @@ class _Region:
     def __enter__(self) -> Any:
         entered = self._inner.__enter__()
         self._ledger.__enter__()
-        self._device = None if self._rewarder.module is None else device_clock(self._rewarder.module)
-        self._start = perf_counter()
         return entered
 
     def __exit__(self, *raised: Any) -> Any:
-        seconds = perf_counter() - self._start
-        if self._device is not None:
-            self._device.stop()
         self._ledger.__exit__()
-        self._scorings.add(Entry(self._rewarder, seconds, self._ledger.calls, self._device))
+        label, own = self._rewarder.label, self._rewarder.own
+        self._scorings.calls += [call._replace(term=label) if call.term == own else call for call in self._ledger.calls]
         return self._inner.__exit__(*raised)
 
 
@@ -153,11 +171,8 @@ def tap_regions() -> bool:
 def _tapped(original: Callable[..., Any]) -> Callable[..., Any]:
     def profiling_context(trainer: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         region = original(trainer, name, *args, **kwargs)
-        scorings = _scoring.get(id(trainer))
-        if scorings is None:
-            return region
-        rewarder = scorings.entered(trainer, name)
-        return region if rewarder is None else _Region(region, scorings, rewarder)
+        scorings = current()
+        return scorings.around(region, trainer, name) if isinstance(scorings, Scorings) else region
 
     return profiling_context
 
@@ -172,8 +187,3 @@ def _in_order_of_calls(trainer: Any, labels: Sequence[str]) -> Mapping[str, Sequ
         module = function if hasattr(function, "named_parameters") else None
         found.setdefault(name, []).append(Rewarder(label, own_term(function), module))
     return found
-
-
-def _relabelled(calls: Iterable[Call], rewarder: Rewarder) -> Iterable[Call]:
-    """A second function of a name has a label of its own."""
-    return [call._replace(term=rewarder.label) if call.term == rewarder.own else call for call in calls]

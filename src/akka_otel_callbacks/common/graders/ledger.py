@@ -33,6 +33,11 @@ class Ledger:
         _open.pop(id(self), None)
 
 
+def current() -> Ledger | None:
+    """The one that is open in this context."""
+    return _current.get()
+
+
 def note(call: Call) -> None:
     """Puts a call where it belongs. A user's own thread has no context: its calls belong to the ledger that was opened
     last. With none open, as in a trial of a judge before the training, a call belongs to no rollout."""
