@@ -109,6 +109,7 @@ def test_step_buckets_reach_from_a_tiny_model_to_a_long_agent(metric: Metric) ->
 def test_what_outlives_the_step_that_had_it() -> None:
     sticky = {metric: metric.sticky_values or True for metric in names.METRICS if metric.sticky or metric.sticky_values}
     assert sticky == {
+        names.RL_EVAL_REWARD: True,
         names.SFT_EVAL_LOSS: True,
         names.SFT_DATA_ROWS: True,
         names.GPU_XID_LAST: True,

@@ -11,10 +11,13 @@ import pytest
 import torch
 
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.trl.runs import Figures, Run, enclosed
 from tests.trl.trainings import Book, Score, Update
 
 RL_LOGGED: Mapping[str, Any] = {
+    "loss": names.RL_STEP_LOSS,
+    "epoch": names.JOB_EPOCH,
     "entropy": names.RL_STEP_ENTROPY,
     "kl": names.RL_STEP_KL,
     "grad_norm": names.RL_STEP_GRAD_NORM,
@@ -26,12 +29,14 @@ RL_LOGGED: Mapping[str, Any] = {
 }
 SFT_LOGGED: Mapping[str, Any] = {
     "loss": names.SFT_STEP_LOSS,
+    "epoch": names.JOB_EPOCH,
     "grad_norm": names.SFT_STEP_GRAD_NORM,
     "learning_rate": names.SFT_STEP_LEARNING_RATE,
     "mean_token_accuracy": names.SFT_STEP_TOKEN_ACCURACY,
 }
 LOSS_DIGITS = 5.1e-5
 """transformers rounded the logged loss to four digits up to version 4."""
+LOSSES = (names.SFT_STEP_LOSS.name, names.RL_STEP_LOSS.name)
 TIMED = {
     metric.name
     for metric in (names.RL_STEP_TIMING, names.RL_STEP_THROUGHPUT, names.SFT_STEP_TIMING, names.SFT_STEP_THROUGHPUT)
@@ -94,6 +99,8 @@ def reward_figures(rollouts: Rollouts, weights: Sequence[float], labels: Sequenc
     return figures | {
         names.RL_STEP_REWARD.name: {None: totals.mean()},
         names.RL_STEP_REWARD_STD.name: {None: std(totals)},
+        names.RL_STEP_REWARD_MIN.name: {None: totals.min()},
+        names.RL_STEP_REWARD_MAX.name: {None: totals.max()},
         names.RL_STEP_REWARD_ZERO_RATIO.name: {None: float((totals == 0).mean())},
         names.RL_STEP_REWARD_TERM.name: means,
         names.RL_STEP_REWARD_TERM_STD.name: spreads,
@@ -160,7 +167,7 @@ def compare(actual: Figures, wanted: Figures) -> None:
         name: set(series) for name, series in wanted.items()
     }
     for name, series in wanted.items():
-        digits = LOSS_DIGITS if name == names.SFT_STEP_LOSS.name else 1e-7
+        digits = LOSS_DIGITS if name in LOSSES else 1e-7
         assert actual[name] == pytest.approx(series, rel=1e-5, abs=digits), name
 
 
@@ -201,6 +208,9 @@ def check_rl_steps(
         figures = rl_figures(
             rollouts, book.updates[step], by_sequence, row, weights, labels or functions, tokens, group
         )
+        figures |= progress(run, names.RL_STEP_NUMBER, step)
+        if evaluations := [logged["eval_reward"] for at, logged in run.rows if at < step and "eval_reward" in logged]:
+            figures[names.RL_EVAL_REWARD.name] = {None: evaluations[-1]}
         compare(run.figures(step), figures | more(row))
         check_rl_times(run, step)
         assert run.shown(names.RL_STEP_COUNT, step) == count
@@ -211,6 +221,11 @@ def check_rl_steps(
         for name, values in scored.items():
             check_reward_histogram(run, step, name, values)
         check_length_histogram(run, step, lengths)
+
+
+def progress(run: Run, number: Metric, step: int) -> Figures:
+    """Where a training that goes to its end is."""
+    return {number.name: {None: float(step)}, names.JOB_STEPS_PLANNED.name: {None: float(run.steps[-1])}}
 
 
 def check_rl_times(run: Run, step: int) -> None:
@@ -361,6 +376,7 @@ def check_sft_steps(
     for count, step in enumerate(run.steps, start=1):
         row = rows[step] if rows else run.row(step)
         wanted: Figures = {metric.name: {None: row[key]} for key, metric in SFT_LOGGED.items()}
+        wanted |= progress(run, names.SFT_STEP_NUMBER, step)
         wanted[names.SFT_STEP_TOKENS.name] = {None: batches.tokens(step)}
         wanted[names.SFT_STEP_TOKEN_ACCURACY.name] = {None: batches.accuracy(step)}
         if padded:
@@ -369,6 +385,8 @@ def check_sft_steps(
             wanted[names.SFT_EVAL_LOSS.name] = {None: evaluation["loss"]}
         shown = run.figures(step)
         assert shown.pop(names.SFT_DATA_ROWS.name, {}).get("total") == total_rows
+        if total_rows is None:
+            wanted.pop(names.JOB_EPOCH.name)  # an epoch of a stream is as long as the plan
         compare(shown, wanted)
         assert run.shown(names.SFT_STEP_COUNT, step) == count
         check_sft_times(run, step, input_known=step not in without_input, evaluation=evaluation, saved=saved)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import trl
@@ -16,7 +17,7 @@ from transformers import TrainerCallback
 from akka_otel_callbacks.common.vocabulary import names
 from tests.support import tiny
 from tests.trl import expected
-from tests.trl.runs import Run, exported_run, plain_run
+from tests.trl.runs import Figures, Run, exported_run, plain_run
 from tests.trl.trainings import REWARDS, TRL, Book, letters, online
 
 STEPS = 4
@@ -122,8 +123,49 @@ def test_figures_do_not_depend_on_what_is_logged(
     expected.check_rl_steps(run, book, REWARDS, tokenizer, rows=rows)
     assert run.steps == list(rows)
     assert all(
-        run.figures(step) == run.figures(step, event) for event, step in run.exports if event in ("log", "evaluate")
+        of_the_step(run.figures(step)) == of_the_step(run.figures(step, event))
+        for event, step in run.exports
+        if event in ("log", "evaluate")
     ), "a log row or an evaluation changed the figures of a step"
+
+
+def of_the_step(figures: Figures) -> Figures:
+    """Without what an evaluation may change."""
+    return {name: series for name, series in figures.items() if name != names.RL_EVAL_REWARD.name}
+
+
+def test_every_evaluation_set_has_its_own_reward(tiny_model: str) -> None:
+    book = Book()
+    sets = {"near": tiny.prompts(2), "far": tiny.prompts(6)}
+    run = exported_run(
+        lambda callbacks: online(
+            "GRPO",
+            tiny_model,
+            callbacks,
+            book=book,
+            trainer={"eval_dataset": sets},
+            **{**EVALUATING, "max_steps": 2, "per_device_eval_batch_size": 4},
+        )
+    )
+    weights = np.array(list(REWARDS.values()))
+    columns = [
+        np.array([scoring.scores for scoring in book.scorings if not scoring.training and scoring.function == name])
+        for name in (score.__name__ for score in REWARDS)
+    ]  # [batches][completions] of each function
+    scores = np.stack([column.astype(float).reshape(-1) for column in columns])
+    totals = np.nansum(weights[:, None] * scores, axis=0)
+    assert len(totals) == 8 + 24
+    wanted = {"near": totals[:8].mean(), "far": totals[8:].mean()}
+    assert run.figures()[names.RL_EVAL_REWARD.name] == pytest.approx(wanted, rel=1e-5)
+    evaluations = [span for span in run.sink.spans() if span.name == names.SPAN_EVAL.name]
+    assert len(evaluations) == 2
+
+
+def test_an_evaluation_alone_has_its_reward(tiny_model: str) -> None:
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks), lambda trainer: trainer.evaluate())
+    ((_, row),) = run.rows
+    assert run.shown(names.RL_EVAL_REWARD) == pytest.approx(row["eval_reward"])
+    assert run.shown(names.SFT_EVAL_LOSS) is None
 
 
 def test_rollouts_of_an_evaluation_within_a_step_are_not_of_the_step(tiny_model: str, tokenizer: Any) -> None:

@@ -53,6 +53,8 @@ def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
     capture = RLCapture(
         job=Job(devices=1, efficiency=None, rows=rows, alone=True),
         number=1,
+        epoch=None,
+        losses=[],
         clock=Clock(),
         marks=[],
         grad_norm=None,

@@ -113,7 +113,10 @@ def test_two_evaluation_sets(tiny_model: str) -> None:
     )
     for step in run.steps:
         row = next(row for at, row in reversed(run.rows) if at == step and "eval_far_loss" in row)
-        assert run.shown(names.SFT_EVAL_LOSS, step, event="evaluate") == row["eval_far_loss"]
+        assert run.shown(names.SFT_EVAL_LOSS, step, "far", event="evaluate") == row["eval_far_loss"]
+        near = next(row for at, row in reversed(run.rows) if at == step and "eval_near_loss" in row)
+        assert run.shown(names.SFT_EVAL_LOSS, step, "near", event="evaluate") == near["eval_near_loss"]
+        assert run.shown(names.SFT_EVAL_LOSS, step, event="evaluate") is None
         assert run.shown(names.SFT_STEP_TIMING, step, "eval", event="evaluate") == row["eval_far_runtime"]
     assert [span.name for span in run.sink.spans()].count(names.SPAN_EVAL.name) == 4
     assert not [name for name in run.sink.names() if "far" in name or "near" in name]

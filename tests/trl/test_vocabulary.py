@@ -30,6 +30,7 @@ from akka_otel_callbacks.trl.vocabulary import (
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "trl"
 RL = {
+    "loss": "loss",
     "reward": "reward",
     "reward_std": "reward_std",
     "grad_norm": "grad_norm",
@@ -175,7 +176,7 @@ def test_evaluations_leave_the_training_alone() -> None:
             step = sft_step(row)
             step.number = row["step"]
             recorder.record(step)
-            training = {field: row[key] for field, key in SFT.items() if key in row}
+            training = {field: row[key] for field, key in SFT.items() if key in row} | {"number": step.number}
         shown = {
             metric.name.rsplit("step.", 1)[1]: points for metric, points in board(recorder) if "step." in metric.name
         }

@@ -457,10 +457,10 @@ def test_a_callback_that_leaves_in_the_middle(
     from akka_otel_callbacks.trl import sft as ours_sft
 
     heard: list[int] = []
-    known = ours_sft.SFTLoop._trained
+    known = ours_sft.SFTLoop._stepped
     monkeypatch.setattr(
         ours_sft.SFTLoop,
-        "_trained",
+        "_stepped",
         lambda loop, *args: (heard.append(trainer.state.global_step), known(loop, *args)),
     )
 

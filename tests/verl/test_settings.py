@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from akka_otel_callbacks.verl.settings import (
     hyperparameters,
     max_completion_length,
     method,
+    planned_steps,
     run_attributes,
     trainer_processes,
 )
@@ -63,12 +65,40 @@ def test_a_reinforcement_run() -> None:
     assert attributes | {names.ATTR_RUN_SETTINGS_SHA: None} == {
         names.ATTR_RUN_ENGINE: "verl",
         names.ATTR_RUN_METHOD: "GRPO",
+        names.ATTR_RUN_NAME: "e",
         names.ATTR_RUN_BASE_MODEL: "Qwen/Qwen3-0.6B",
         names.ATTR_RUN_LEARNING_RATE: 1e-6,
         names.ATTR_RUN_LORA_RANK: 8,
         names.ATTR_RUN_GROUP_SIZE: 4,
         names.ATTR_RUN_SETTINGS_SHA: None,
     }
+
+
+@pytest.mark.parametrize("name", ["/home/me/out", "s3://bucket/run", "", None])
+def test_a_path_is_no_name_of_a_run(name: str | None) -> None:
+    assert run_attributes(changed(RL, "trainer.experiment_name", name))[names.ATTR_RUN_NAME] is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "trainer", "planned"),
+    [
+        (40, {"use_v1": False}, 40),
+        (40, {"use_v1": True, "v1": {"trainer_mode": "sync", "sync": {}}}, 40),
+        (
+            40,
+            {"use_v1": True, "v1": {"trainer_mode": "async", "async": {"parameter_sync_step": 4}}},
+            10,
+        ),
+        (-1, {}, None),
+        (None, {}, None),
+        (0, {}, None),
+    ],
+)
+def test_planned_steps(steps: int | None, trainer: dict[str, Any], planned: float | None) -> None:
+    """As the trainers leave them in the configuration; of a supervised one, as it says itself."""
+    config = {"actor_rollout_ref": {"actor": {"optim": {"total_training_steps": steps}}}, "trainer": trainer}
+    assert planned_steps(config) == planned
+    assert planned_steps({}, SimpleNamespace(total_training_steps=steps)) == (steps if steps and steps > 0 else None)
 
 
 @pytest.mark.parametrize("config", [RL, SFT], ids=["rl", "sft"])

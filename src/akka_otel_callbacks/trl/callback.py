@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerCallback
 from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.trl.attach import find_trainer, running, tap_train
-from akka_otel_callbacks.trl.evaluation import publish
+from akka_otel_callbacks.trl.evaluation import publish, with_logged
 from akka_otel_callbacks.trl.handed import Handed, said
 from akka_otel_callbacks.trl.session import Options, Session
 from akka_otel_callbacks.trl.training import Training, attempt_of
@@ -149,11 +149,11 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         **kwargs: Any,
     ) -> None:
         if (training := self._training(args, state)) is not None:
-            training.evaluated(metrics or {})
+            training.evaluated(with_logged(metrics or {}, state))
         elif running(state) is None and state.is_world_process_zero and not _is_off():
             trainer = self._find(state)
             if not self._stands_back(trainer):
-                publish(self._session, trainer, args, metrics or {})
+                publish(self._session, trainer, args, with_logged(metrics or {}, state))
 
     @guarded
     def on_train_end(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from akka_otel_callbacks.common.memory.account import StepMemory
+from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recording.log_keys import StepT
 from akka_otel_callbacks.common.recording.memory import set_memory
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -64,12 +66,15 @@ class StepCapture:
 
     job: Job
     number: int
+    epoch: float | None
     clock: Clock
     marks: Sequence[Mark]
     """Of TRL's buffers, from the end of the step before to that of this one."""
     grad_norm: Any
     learning_rate: Any
     memory: StepMemory | None
+    losses: Sequence[Any]
+    """The micro-batches' losses, already scaled so that their sum is the update's loss."""
 
     def values(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
         """What the step itself said, by TRL's log key; of TRL's buffers those keys only."""
@@ -79,10 +84,17 @@ class StepCapture:
 
     def complete(self, step: StepT) -> StepT:
         """Sets what is the same for every kind of step."""
-        step.number = self.number
+        step.number, step.epoch = self.number, self.epoch
         step.duration_s = self.clock.duration_s()
+        step.loss = self._loss()
         set_memory(step, self.memory)
         return step
+
+    def _loss(self) -> float | None:
+        """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
+        processes is then NaN, too."""
+        loss = total(self.losses) if self.losses else None
+        return loss if self.job.alone or (loss is not None and not math.isfinite(loss)) else None
 
     def set_mfu(self, step: Step, positions: Positions, update_s: float | None) -> None:
         if self.job.efficiency is not None:
@@ -97,6 +109,12 @@ class StepCapture:
     def record(self, step: Step, recorder: Recorder) -> None:
         self.job.rows.follow(step)
         recorder.record(step)
+
+
+def total(losses: Sequence[Any]) -> float | None:
+    """The sum, None where one of them is no number."""
+    found = [number(loss) for loss in losses]
+    return sum(loss for loss in found if loss is not None) if None not in found else None
 
 
 def _between(start: float | None, end: float | None) -> float | None:

@@ -12,38 +12,55 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
 from akka_otel_callbacks.common.vocabulary.source import Constant
-from akka_otel_callbacks.common.vocabulary.step import SFTStep
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.trl.attach import Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, TranslatedStep
-from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_runtime_s
+from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_reward, eval_runtime_s, eval_set
 
 if TYPE_CHECKING:
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer, TrainerState, TrainingArguments
 
     from akka_otel_callbacks.trl.session import Session
 
 
+def with_logged(metrics: Mapping[str, Any], state: TrainerState) -> Mapping[str, Any]:
+    """The metrics as they were logged just before: TRL adds its own, such as the reward, to the row alone."""
+    row: Mapping[str, Any] = state.log_history[-1] if state.log_history else {}
+    return row if eval_runtime_s(row) is not None and eval_runtime_s(row) == eval_runtime_s(metrics) else metrics
+
+
 def report(telemetry: Telemetry, kind: str | None, metrics: Mapping[str, Any]) -> None:
     """An evaluation of a training that is under way."""
-    seconds = eval_runtime_s(metrics)
-    if kind != RL:
-        telemetry.capture(TranslatedStep(SFTStep(eval_loss=eval_loss(metrics), timing_s={EVAL: seconds})))
+    seconds, name = eval_runtime_s(metrics), eval_set(metrics)
+    if kind == RL:
+        telemetry.capture(TranslatedStep(RLStep(eval_reward=_named(name, eval_reward(metrics)))))
+    else:
+        loss = _named(name, eval_loss(metrics))
+        telemetry.capture(TranslatedStep(SFTStep(eval_loss=loss, timing_s={EVAL: seconds})))
     _span(telemetry, seconds)
 
 
 def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
     """An evaluation by itself. Its telemetry is open for as long as it takes to send it: nobody says when the last
     evaluation was. It counts nothing, since its counters would begin anew beside those of the training."""
-    seconds = eval_runtime_s(metrics)
+    seconds, name = eval_runtime_s(metrics), eval_set(metrics)
+    attributes = NO_ATTRIBUTES if name is None else {names.ATTR_EVAL_DATASET.name: name}
     telemetry = session.start(trainer, args, session.attempt(), None)
     try:
-        if kind_of(trainer) != RL:
-            _publish(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), NO_ATTRIBUTES)
+        if kind_of(trainer) == RL:
+            _publish(telemetry, names.RL_EVAL_REWARD, eval_reward(metrics), attributes)
+        else:
+            _publish(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), attributes)
             _publish(telemetry, names.SFT_STEP_TIMING, seconds, {names.ATTR_SFT_STEP_PHASE.name: EVAL})
         _span(telemetry, seconds)
     finally:
         telemetry.close()
+
+
+def _named(name: str | None, value: float | None) -> Any:
+    """As a step has a figure of a set: by the set's name, alone where it has none."""
+    return value if name is None or value is None else {name: value}
 
 
 def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attributes: Attributes) -> None:

@@ -54,6 +54,10 @@ class Restart:
         recorder.begin_again()
 
 
+Common = tuple[Job, int, "float | None", Clock, "list[Mark]", Any, Any, "StepMemory | None", "list[Any]"]
+"""The fields of a `StepCapture`, in their order."""
+
+
 class Loop:
     """One training of one trainer. Subclasses know the figures of their kind of loop.
 
@@ -84,6 +88,8 @@ class Loop:
         self._number = state.global_step
         self._grad_norm: Any = None
         self._learning_rate: Any = None
+        self._losses: list[Any] = []
+        self._counts_epochs = has_length(getattr(trainer, "train_dataset", None))
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
         self._memory = memory_account(trainer, args)
@@ -147,6 +153,7 @@ class Loop:
     def _start_anew(self) -> None:
         """Forgets the step before."""
         self._grad_norm = self._learning_rate = None
+        self._losses = []
 
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
         """The sources that the trainer has and has not used so far, and what comes from there: hosts inherit TRL's
@@ -161,12 +168,13 @@ class Loop:
         """What this step left behind."""
         raise NotImplementedError
 
-    def _common(self, state: TrainerState) -> tuple[Job, int, Clock, list[Mark], Any, Any, StepMemory | None]:
-        """The fields of a `StepCapture`."""
+    def _common(self, state: TrainerState) -> Common:
         self._mark()
         marks, self._marks = self._marks, self._marks[-1:]
-        memory = self._memory_ends()
-        return self._job, state.global_step, self._clock, marks, self._grad_norm, self._learning_rate, memory
+        epoch = state.epoch if self._counts_epochs else None
+        memory, losses = self._memory_ends(), self._losses
+        clock, norm, rate = self._clock, self._grad_norm, self._learning_rate
+        return self._job, state.global_step, epoch, clock, marks, norm, rate, memory, losses
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
         """Log keys to figures."""
@@ -195,6 +203,7 @@ class Loop:
         self._has_buffers = _training_buffers(trainer) is not None
         if not self._has_buffers:
             self.missing.append("_metrics")
+        self._wrap(trainer, "training_step", self._stepped)
         self._listener.after(*self._grad_norm_source(trainer), self._normed)
 
     def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
@@ -212,6 +221,18 @@ class Loop:
 
     def _normed(self, norm: Any, args: Arguments, seconds: float) -> None:
         self._grad_norm = norm  # sharded, it counts as none: only a collective could read it, as the trainer's log does
+
+    def _stepped(self, loss: Any, args: Arguments, seconds: float) -> None:
+        """One micro-batch of the update."""
+        self._losses.append(copied(loss))
+
+
+def has_length(dataset: Any) -> bool:
+    """Whether a dataset says how long it is. Of one that does not, transformers counts epochs by the planned steps."""
+    try:
+        return len(dataset) >= 0
+    except Exception:  # noqa: BLE001 - a dataset of a user's own may raise anything
+        return False
 
 
 def is_scalar(value: Any) -> bool:

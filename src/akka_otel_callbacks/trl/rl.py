@@ -138,6 +138,7 @@ class RLLoop(Loop):
         "_generate": (names.RL_ROLLOUT_COMPLETION_LENGTH, names.RL_STEP_TIMING),
         "_calculate_rewards": (names.RL_ROLLOUT_REWARD, names.RL_STEP_ROLLOUTS, names.RL_STEP_REWARD_ZERO_RATIO),
         "compute_loss": (names.RL_STEP_MFU,),
+        "training_step": (names.RL_STEP_LOSS,),
         "_get_grad_norm": (names.RL_STEP_GRAD_NORM,),
     }
 
@@ -191,8 +192,9 @@ class RLLoop(Loop):
         self._scorings.end(0)
 
     def _row_can_add(self) -> bool:
-        """Of transformers' own keys a step of this kind has the norm and the rate."""
-        return self._rows.everything or not (is_scalar(self._grad_norm) and is_scalar(self._learning_rate))
+        """Of transformers' own keys a step of this kind has the loss, the norm and the rate."""
+        has_loss = self._job.alone and bool(self._losses)
+        return self._rows.everything or not (has_loss and is_scalar(self._grad_norm) and is_scalar(self._learning_rate))
 
     def _completed(self, result: Any, args: Arguments, seconds: float) -> None:
         self._memory.end_generation()

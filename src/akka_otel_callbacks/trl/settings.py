@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.run.identity import settings_sha
-from akka_otel_callbacks.common.run.model_name import model_name
+from akka_otel_callbacks.common.run.model_name import model_name, run_name
 from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -35,12 +35,19 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.TRL,
         names.ATTR_RUN_METHOD: method(trainer, args),
+        names.ATTR_RUN_NAME: _name(args),
         names.ATTR_RUN_BASE_MODEL: _base_model(model, adapter),
         names.ATTR_RUN_LEARNING_RATE: args.learning_rate,
         names.ATTR_RUN_LORA_RANK: getattr(adapter, "r", None),
         names.ATTR_RUN_GROUP_SIZE: getattr(args, "num_generations", None) if kind == RL else None,
         names.ATTR_RUN_SETTINGS_SHA: settings_sha(hyperparameters(trainer, args, adapter)),
     }
+
+
+def _name(args: TrainingArguments) -> str | None:
+    """None where transformers up to 4.57 puts the output folder in the name's place."""
+    name = getattr(args, "run_name", None)
+    return None if name == args.output_dir else run_name(name)
 
 
 def _base_model(model: Any, adapter: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,7 @@ from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.efficiency import Positions
-from akka_otel_callbacks.trl.loop import Loop, copied
+from akka_otel_callbacks.trl.loop import Loop
 from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding, unpadded
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
@@ -30,8 +29,6 @@ class SFTCapture(StepCapture):
     """One update as the training thread saw it."""
 
     input_s: float | None
-    losses: list[Any]
-    """The micro-batches' losses, already scaled so that their sum is the update's loss."""
     batches: list[MicroBatch]
     positions: Positions
     packed: bool
@@ -46,7 +43,6 @@ class SFTCapture(StepCapture):
             Phase.OPTIMIZER: self.clock.optimizer_s(),
             Phase.STEP: step.duration_s,
         }
-        step.loss = self._loss()
         if not self.packed:
             step.padding = padding(self.batches)
         self.set_tokens(step, self._tokens())
@@ -60,12 +56,6 @@ class SFTCapture(StepCapture):
             return self.tokens if are_counted(self.batches) else 0.0
         return (unpadded(self.batches) or 0.0) if self.job.alone else 0.0
 
-    def _loss(self) -> float | None:
-        """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
-        processes is then NaN, too."""
-        loss = total(self.losses) if self.losses else None
-        return loss if self.job.alone or (loss is not None and not math.isfinite(loss)) else None
-
 
 class SFTLoop(Loop):
     step_type = SFTStep
@@ -78,7 +68,6 @@ class SFTLoop(Loop):
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
         self._input_s: float | None = None
-        self._losses: list[Any] = []
         self._fetched_batches: list[MicroBatch] = []
         self._batches: list[MicroBatch] = []
         self._tokens_seen = float(getattr(trainer, "_total_train_tokens", 0) or 0)
@@ -86,19 +75,14 @@ class SFTLoop(Loop):
         self._packed = bool(getattr(args, "packing", False))
         self._positions = Positions()
         self._wrap(trainer, "get_batch_samples", self._fetched)
-        self._sees_training = self._wrap(trainer, "training_step", self._trained)
+        self._sees_training = "training_step" not in self.missing
         if trainer is not None and (rows := row_capture(trainer, args)) is not None:
             self._emit(rows)
-
-    def _start_anew(self) -> None:
-        super()._start_anew()
-        self._losses = []
 
     def _captured(self, state: TrainerState) -> SFTCapture:
         capture = SFTCapture(
             *self._common(state),
             self._input_s,
-            self._losses,
             self._batches,
             self._positions,
             self._packed,
@@ -128,8 +112,8 @@ class SFTLoop(Loop):
         while self._fetched_batches and not self._sees_training:
             self._take_batch()
 
-    def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
-        self._losses.append(copied(loss))
+    def _stepped(self, loss: Any, args: Arguments, seconds: float) -> None:
+        super()._stepped(loss, args, seconds)
         if self._fetched_batches:
             self._take_batch()
 
@@ -139,9 +123,3 @@ class SFTLoop(Loop):
         batch = self._fetched_batches.pop(0)
         self._batches.append(batch)
         self._positions.add(batch.positions, batch.positions)
-
-
-def total(losses: list[Any]) -> float | None:
-    """The sum, None where one of them is no number."""
-    found = [number(loss) for loss in losses]
-    return sum(loss for loss in found if loss is not None) if None not in found else None

@@ -18,6 +18,8 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.attempt import Attempt, later
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
 from akka_otel_callbacks.trl.attach import Listener, Running, argument, running
 from akka_otel_callbacks.trl.evaluation import report, watch_failed_evaluations
@@ -146,6 +148,8 @@ class Training:
             self._spans = Spans(self.telemetry, step_type, trainer)
         if self.telemetry.recording:
             self._publish_accelerators(self.telemetry, trainer, args)
+            if self.state.max_steps > 0:
+                self.telemetry.publish(Constant(names.JOB_STEPS_PLANNED, self.state.max_steps))
         if args.world_size > 1:
             tell_companions(attempt, next(_trainings), self.telemetry.trace_context())
 

@@ -33,6 +33,7 @@ RL_KEYS = (
     Key("entropy", "entropy", of=TOKENS),
     Key("kl", "kl", of=TOKENS),
     Key("frac_reward_zero_std", "frac_reward_zero_std"),
+    Key("loss", "loss"),
     Key("grad_norm", "grad_norm"),
     Key("learning_rate", "learning_rate"),
     Key("completions/clipped_ratio", "completion_clipped_ratio"),
@@ -65,6 +66,7 @@ PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
 UPDATE_KEYS = frozenset({key.key for key in RL_KEYS} | {TERMINATED, CLIPPED, TOOL_CALLS, TOOL_FAILURES})
 """All that `update_step` reads."""
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
+EVAL = "eval"
 
 
 def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
@@ -114,6 +116,17 @@ def eval_loss(metrics: Values) -> float | None:
     return number(metrics.get(f"{_eval_prefix(metrics)}_loss"))
 
 
+def eval_reward(metrics: Values) -> float | None:
+    """The mean reward of one evaluation. TRL names it so whatever the set is called."""
+    return number(metrics.get("eval_reward"))
+
+
+def eval_set(metrics: Values) -> str | None:
+    """The name of the set that was evaluated; None where it has none."""
+    prefix = _eval_prefix(metrics)
+    return None if prefix == EVAL else prefix.removeprefix(f"{EVAL}_")
+
+
 def eval_runtime_s(metrics: Values) -> float | None:
     return number(metrics.get(f"{_eval_prefix(metrics)}_runtime"))
 
@@ -124,7 +137,7 @@ def _eval_prefix(metrics: Values) -> str:
     for ending in ("_samples_per_second", "_runtime", "_loss"):
         if endings := [str(key) for key in metrics if str(key).endswith(ending)]:
             return min(endings, key=len).removesuffix(ending)
-    return "eval"
+    return EVAL
 
 
 def is_evaluation(row: Values) -> bool:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.run.identity import settings_sha
-from akka_otel_callbacks.common.run.model_name import model_name
+from akka_otel_callbacks.common.run.model_name import model_name, run_name
 from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -44,6 +45,23 @@ def devices(config: Any) -> int | None:
     return _pool(config, "trainer") + rollout + rewards or None
 
 
+def planned_steps(config: Any, trainer: Any = None) -> float | None:
+    """The number of the last step. A trainer that cannot be reached leaves it in its configuration, as the length of
+    the optimizer's schedule: v1 trainers that update several times in a step count each update there.
+
+    Args:
+        config: verl's.
+        trainer: a supervised one; it knows by itself.
+    """
+    if trainer is not None:
+        steps, updates = number(getattr(trainer, "total_training_steps", None)), 1.0
+    else:
+        steps = number(get(config, "actor_rollout_ref.actor.optim.total_training_steps"))
+        mode = get(config, "trainer.v1.trainer_mode") if get(config, "trainer.use_v1", True) else None
+        updates = number(get(config, f"trainer.v1.{mode}.parameter_sync_step")) or 1.0
+    return steps / updates if steps and steps > 0 else None
+
+
 def trainer_processes(config: Any, environ: Mapping[str, str] = os.environ) -> int | None:
     """Processes that train, one per device; torchrun says it better than the configuration."""
     world_size = environ.get("WORLD_SIZE", "")
@@ -57,6 +75,7 @@ def run_attributes(config: Any) -> dict[Attribute, Any]:
     return {
         names.ATTR_RUN_ENGINE: names.RunEngine.VERL,
         names.ATTR_RUN_METHOD: method(config),
+        names.ATTR_RUN_NAME: run_name(get(config, "trainer.experiment_name")),
         names.ATTR_RUN_BASE_MODEL: model_name(get(model, "path") or get(model, "partial_pretrain")),
         names.ATTR_RUN_LEARNING_RATE: get(config, "actor_rollout_ref.actor.optim.lr" if rl else "optim.lr"),
         names.ATTR_RUN_LORA_RANK: lora_rank(config),

@@ -127,6 +127,22 @@ def test_a_phase_that_fully_async_writes_with_the_prefix_twice_has_its_own_name(
     assert all("param_sync" in found for found in named)
 
 
+def test_rewards_of_a_validation_by_data_source() -> None:
+    row = {
+        "val-core/openai/gsm8k/acc/mean@2": 0.5,
+        "val-aux/openai/gsm8k/reward/mean@2": 0.75,
+        "val-aux/openai/gsm8k/reward/std@2": 0.1,
+        "val-core/math/reward/mean@1": -1.0,
+        "val-core/math/reward/best@1/mean": 2.0,
+        "val-aux/num_turns/mean": 3.0,
+        "val-core/mixed/reward/mean@1": 1.0,
+        "val-core/mixed/reward/mean@2": 2.0,
+        7: 1.0,
+    }
+    assert rl_step(row).eval_reward == {"openai/gsm8k": 0.75, "math": -1.0}
+    assert rl_step({"training/global_step": 1}).eval_reward is None
+
+
 def test_supervised_rows() -> None:
     row = {"train/loss": 6.0, "train/grad_norm": 3.5, "train/lr": 1e-3, "train/global_tokens": 284, "train/mfu": 0.005}
     step = sft_step(row)

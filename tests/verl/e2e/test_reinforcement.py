@@ -66,7 +66,10 @@ CASES = {
 }
 GAUGES = {
     names.RL_STEP_REWARD: "critic/score/mean",
+    names.RL_STEP_LOSS: "actor/loss",
     names.RL_STEP_POLICY_LOSS: "actor/pg_loss",
+    names.RL_STEP_NUMBER: "training/global_step",
+    names.JOB_EPOCH: "training/epoch",
     names.RL_STEP_GRAD_NORM: "actor/grad_norm",
     names.RL_STEP_ENTROPY: "actor/entropy",
     names.RL_STEP_KL: "actor/kl_loss",
@@ -135,6 +138,32 @@ def test_gauges_are_what_verl_logged(run: Run) -> None:
     for metric in GAUGES.keys() - (PER_TOKEN if has_other_scales(run) else set()):
         expected = logged.get(metric)
         assert run.value(metric) == (None if expected is None else close(expected)), metric.name
+
+
+def test_the_loss_is_the_policys_with_its_penalty(run: Run) -> None:
+    last = run.steps[-1]
+    penalty = last["actor/kl_coef"] * last["actor/kl_loss"] if "actor/kl_loss" in last else 0.0
+    assert run.value(names.RL_STEP_LOSS) == pytest.approx(last["actor/pg_loss"] + penalty, rel=1e-4, abs=1e-7)
+
+
+def test_the_reward_of_a_validation_is_of_its_data_source(run: Run) -> None:
+    logged = [
+        (key.split("/")[1], value)
+        for _, row in run.log
+        for key, value in row.items()
+        if key.startswith("val-") and "/reward/mean@" in key
+    ]
+    found = {
+        point.attributes[names.ATTR_EVAL_DATASET.name]: point.value
+        for point in run.points
+        if point.name == names.RL_EVAL_REWARD.name
+    }
+    assert found == {source: close(value) for source, value in dict(logged).items()}
+    assert bool(found) == any("test_freq" in setting for setting in run.case.extra)
+
+
+def test_the_plan_is_known_from_the_start(run: Run) -> None:
+    assert run.value(names.JOB_STEPS_PLANNED) == len(run.steps)
 
 
 def test_entropy_and_divergence_are_per_token_whatever_the_scale_of_verls_own(run: Run) -> None:

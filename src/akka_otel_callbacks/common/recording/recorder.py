@@ -219,7 +219,7 @@ def _counts(step: Step, labels: Labels) -> Sequence[tuple[Metric, float, Attribu
 
 
 def _series(value: Any, metric: Metric, by: Attribute | None, labels: Labels) -> Sequence[tuple[Any, Attributes]]:
-    if by is None:
+    if by is None or not isinstance(value, Mapping):
         return ((value, NO_ATTRIBUTES),)
     return [
         (figure, attributes)

@@ -51,6 +51,7 @@ def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
     totals = shares.get(TOTAL, [])
     step.rollouts = len(totals)
     step.reward, step.reward_std = mean(totals), sample_std(totals)
+    step.reward_min, step.reward_max = min(totals, default=None), max(totals, default=None)
     step.reward_zero_ratio = totals.count(0.0) / len(totals) if totals else None
     step.reward_term = {term: mean(column) for term, column in shares.items()} or None
     step.reward_term_std = {term: sample_std(column) for term, column in shares.items()} or None

@@ -45,6 +45,11 @@ def model_name(raw: Any) -> str | None:
     return last_part(place)
 
 
+def run_name(name: Any) -> str | None:
+    """What a configuration calls the run; None where that is a path or a URL."""
+    return str(name) if name and not is_place(name) else None
+
+
 def is_place(value: Any) -> bool:
     """Whether a setting is a path or a URL, whatever it is called."""
     return isinstance(value, str) and bool(PLACE.fullmatch(value.strip()))

@@ -346,6 +346,11 @@ ATTR_CHECKPOINT_STORAGE_MODE: Final = Attribute(
         "shared_filesystem",
     ),
 )
+ATTR_EVAL_DATASET: Final = Attribute(
+    "akka.optimize.training.eval.dataset",
+    str,
+    "The name of the set that was evaluated.",
+)
 ATTR_GPU_CLOCK_DOMAIN: Final = Attribute(
     "akka.optimize.training.gpu.clock.domain",
     str,
@@ -507,6 +512,11 @@ ATTR_RUN_METHOD: Final = Attribute(
     "akka.optimize.training.run.method",
     str,
     "The training method: a reinforcement algorithm, or `SFT`.",
+)
+ATTR_RUN_NAME: Final = Attribute(
+    "akka.optimize.training.run.name",
+    str,
+    "The name that people know the run by.",
 )
 ATTR_RUN_OUTCOME: Final = Attribute(
     "akka.optimize.training.run.outcome",
@@ -1017,6 +1027,12 @@ JOB_DEVICES: Final = Metric(
     "{device}",
     "Accelerators allocated to the job.",
 )
+JOB_EPOCH: Final = Metric(
+    "akka.optimize.training.job.epoch",
+    Kind.GAUGE,
+    "{epoch}",
+    "Passes over the training data that were made by the latest step.",
+)
 JOB_PLACEMENT: Final = Metric(
     "akka.optimize.training.job.placement",
     Kind.GAUGE,
@@ -1032,12 +1048,26 @@ JOB_PLACEMENT: Final = Metric(
         ATTR_HOST_NAME,
     ),
 )
+JOB_STEPS_PLANNED: Final = Metric(
+    "akka.optimize.training.job.steps.planned",
+    Kind.GAUGE,
+    "{step}",
+    "Steps after which the training ends, counted as the engine numbers them.",
+)
 STEP_MEMORY: Final = Metric(
     "akka.optimize.training.step.memory",
     Kind.GAUGE,
     "By",
     "What held the device's memory at the peak of the latest step, by component.",
     attributes=(ATTR_MEMORY_COMPONENT,),
+)
+RL_EVAL_REWARD: Final = Metric(
+    "akka.optimize.training.rl.eval.reward",
+    Kind.GAUGE,
+    "{reward}",
+    "Mean reward of the latest evaluation of each set.",
+    attributes=(ATTR_EVAL_DATASET,),
+    sticky=True,
 )
 RL_GRADER_DURATION: Final = Metric(
     "akka.optimize.training.rl.grader.duration",
@@ -1235,6 +1265,12 @@ RL_STEP_LEARNING_RATE: Final = Metric(
     "{rate}",
     "Learning rate applied in the latest step.",
 )
+RL_STEP_LOSS: Final = Metric(
+    "akka.optimize.training.rl.step.loss",
+    Kind.GAUGE,
+    "{loss}",
+    "Loss that the latest step minimised, the policy loss with its penalties and bonuses.",
+)
 RL_STEP_MEMORY_MAX_ALLOCATED: Final = Metric(
     "akka.optimize.training.rl.step.memory.max_allocated",
     Kind.GAUGE,
@@ -1253,6 +1289,12 @@ RL_STEP_MFU: Final = Metric(
     "1",
     "Fraction of the devices' dense bf16 peak FLOPs that the policy update reached.",
 )
+RL_STEP_NUMBER: Final = Metric(
+    "akka.optimize.training.rl.step.number",
+    Kind.GAUGE,
+    "{step}",
+    "The engine's own number of the latest step.",
+)
 RL_STEP_POLICY_LOSS: Final = Metric(
     "akka.optimize.training.rl.step.policy_loss",
     Kind.GAUGE,
@@ -1264,6 +1306,18 @@ RL_STEP_REWARD: Final = Metric(
     Kind.GAUGE,
     "{reward}",
     "Mean reward of the step's completions.",
+)
+RL_STEP_REWARD_MAX: Final = Metric(
+    "akka.optimize.training.rl.step.reward.max",
+    Kind.GAUGE,
+    "{reward}",
+    "Highest reward of the step's scored completions.",
+)
+RL_STEP_REWARD_MIN: Final = Metric(
+    "akka.optimize.training.rl.step.reward.min",
+    Kind.GAUGE,
+    "{reward}",
+    "Lowest reward of the step's scored completions.",
 )
 RL_STEP_REWARD_STD: Final = Metric(
     "akka.optimize.training.rl.step.reward.std",
@@ -1569,7 +1623,8 @@ SFT_EVAL_LOSS: Final = Metric(
     "akka.optimize.training.sft.eval.loss",
     Kind.GAUGE,
     "{loss}",
-    "Loss on the held-out split at the latest evaluation.",
+    "Loss on the held-out split at the latest evaluation of each set.",
+    attributes=(ATTR_EVAL_DATASET,),
     sticky=True,
 )
 SFT_STEP_COUNT: Final = Metric(
@@ -1638,6 +1693,12 @@ SFT_STEP_MFU: Final = Metric(
     Kind.GAUGE,
     "1",
     "Fraction of the devices' dense bf16 peak FLOPs that the latest step reached.",
+)
+SFT_STEP_NUMBER: Final = Metric(
+    "akka.optimize.training.sft.step.number",
+    Kind.GAUGE,
+    "{step}",
+    "The engine's own number of the latest step.",
 )
 SFT_STEP_PADDING: Final = Metric(
     "akka.optimize.training.sft.step.padding",
@@ -1815,8 +1876,11 @@ JOB_METRICS: Final = (
     GPU_XID_ERRORS,
     GPU_XID_LAST,
     JOB_DEVICES,
+    JOB_EPOCH,
     JOB_PLACEMENT,
+    JOB_STEPS_PLANNED,
     STEP_MEMORY,
+    RL_EVAL_REWARD,
     RL_GRADER_DURATION,
     RL_GRADER_FAILURES,
     RL_GRADER_TOKENS,
@@ -1839,11 +1903,15 @@ JOB_METRICS: Final = (
     RL_STEP_GRAD_NORM,
     RL_STEP_KL,
     RL_STEP_LEARNING_RATE,
+    RL_STEP_LOSS,
     RL_STEP_MEMORY_MAX_ALLOCATED,
     RL_STEP_MEMORY_MAX_RESERVED,
     RL_STEP_MFU,
+    RL_STEP_NUMBER,
     RL_STEP_POLICY_LOSS,
     RL_STEP_REWARD,
+    RL_STEP_REWARD_MAX,
+    RL_STEP_REWARD_MIN,
     RL_STEP_REWARD_STD,
     RL_STEP_REWARD_TERM,
     RL_STEP_REWARD_TERM_STD,
@@ -1864,6 +1932,7 @@ JOB_METRICS: Final = (
     SFT_STEP_MEMORY_MAX_ALLOCATED,
     SFT_STEP_MEMORY_MAX_RESERVED,
     SFT_STEP_MFU,
+    SFT_STEP_NUMBER,
     SFT_STEP_PADDING,
     SFT_STEP_THROUGHPUT,
     SFT_STEP_TIMING,
@@ -1900,6 +1969,7 @@ RESOURCE_ATTRIBUTES: Final = (
     ATTR_RUN_ATTEMPT,
     ATTR_RUN_ENGINE,
     ATTR_RUN_METHOD,
+    ATTR_RUN_NAME,
     ATTR_RUN_BASE_MODEL,
     ATTR_RUN_LEARNING_RATE,
     ATTR_RUN_LORA_RANK,

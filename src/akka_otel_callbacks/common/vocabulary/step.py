@@ -16,6 +16,7 @@ from akka_otel_callbacks.common.vocabulary.units import (
     Bytes,
     Calls,
     Completions,
+    Epochs,
     Failures,
     Loss,
     Nats,
@@ -25,13 +26,15 @@ from akka_otel_callbacks.common.vocabulary.units import (
     Rows,
     Seconds,
     Share,
+    Steps,
     Tokens,
     TokensPerSecond,
 )
 
 
 def gauge(metric: Metric, by: Attribute | None = None) -> Any:
-    """A figure shown until the next step: a number, or with `by` a mapping from the attribute's value to a number."""
+    """A figure shown until the next step: a number, or with `by` a mapping from the attribute's value to a number. A
+    number alone then is the figure of what has no name."""
     return field(default=None, metadata={"metric": metric, "by": by, "role": "gauge"})
 
 
@@ -60,12 +63,15 @@ class RLStep:
 
     counter = names.RL_STEP_COUNT
 
-    number: int | None = None
+    number: Steps | None = gauge(names.RL_STEP_NUMBER)
+    epoch: Epochs | None = gauge(names.JOB_EPOCH)
     duration_s: Seconds | None = distribution(names.RL_STEP_DURATION)
     timing_s: Mapping[str, Seconds | None] | None = gauge(names.RL_STEP_TIMING, by=names.ATTR_RL_STEP_PHASE)
 
     reward: Reward | None = gauge(names.RL_STEP_REWARD)
     reward_std: Reward | None = gauge(names.RL_STEP_REWARD_STD)
+    reward_min: Reward | None = gauge(names.RL_STEP_REWARD_MIN)
+    reward_max: Reward | None = gauge(names.RL_STEP_REWARD_MAX)
     reward_term: Mapping[str, Reward | None] | None = gauge(names.RL_STEP_REWARD_TERM, by=names.ATTR_RL_TERM)
     reward_term_std: Mapping[str, Reward | None] | None = gauge(names.RL_STEP_REWARD_TERM_STD, by=names.ATTR_RL_TERM)
     reward_zero_ratio: Share | None = gauge(names.RL_STEP_REWARD_ZERO_RATIO)
@@ -93,7 +99,9 @@ class RLStep:
     completion_length_terminated: Tokens | None = gauge(names.RL_STEP_COMPLETION_LENGTH_TERMINATED)
     completion_clipped_ratio: Share | None = gauge(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
 
+    loss: Loss | None = gauge(names.RL_STEP_LOSS)
     policy_loss: Loss | None = gauge(names.RL_STEP_POLICY_LOSS)
+    eval_reward: Mapping[str, Reward] | Reward | None = gauge(names.RL_EVAL_REWARD, by=names.ATTR_EVAL_DATASET)
     grad_norm: Norm | None = gauge(names.RL_STEP_GRAD_NORM)
     learning_rate: Rate | None = gauge(names.RL_STEP_LEARNING_RATE)
     entropy: Nats | None = gauge(names.RL_STEP_ENTROPY)
@@ -120,12 +128,13 @@ class SFTStep:
 
     counter = names.SFT_STEP_COUNT
 
-    number: int | None = None
+    number: Steps | None = gauge(names.SFT_STEP_NUMBER)
+    epoch: Epochs | None = gauge(names.JOB_EPOCH)
     duration_s: Seconds | None = distribution(names.SFT_STEP_DURATION)
     timing_s: Mapping[str, Seconds | None] | None = gauge(names.SFT_STEP_TIMING, by=names.ATTR_SFT_STEP_PHASE)
 
     loss: Loss | None = gauge(names.SFT_STEP_LOSS)
-    eval_loss: Loss | None = gauge(names.SFT_EVAL_LOSS)
+    eval_loss: Mapping[str, Loss] | Loss | None = gauge(names.SFT_EVAL_LOSS, by=names.ATTR_EVAL_DATASET)
     grad_norm: Norm | None = gauge(names.SFT_STEP_GRAD_NORM)
     learning_rate: Rate | None = gauge(names.SFT_STEP_LEARNING_RATE)
     token_accuracy: Share | None = gauge(names.SFT_STEP_TOKEN_ACCURACY)

@@ -23,3 +23,5 @@ Failures = Annotated[int, "{failure}"]
 Calls = Annotated[float, "{call}"]
 """Per rollout."""
 Rows = Annotated[int, "{row}"]
+Epochs = Annotated[float, "{epoch}"]
+Steps = Annotated[int, "{step}"]

@@ -23,7 +23,7 @@ from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
 from akka_otel_callbacks.verl.driver.update_clock import UpdateClock, find_trainer
 from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
-from akka_otel_callbacks.verl.settings import devices, is_rl
+from akka_otel_callbacks.verl.settings import devices, is_rl, planned_steps
 from akka_otel_callbacks.verl.worker import process
 
 
@@ -93,13 +93,15 @@ class Backend:
 
     @guarded
     def _watch(self, config: Any) -> None:
+        trainer = None
         if is_rl(config):
             INBOX.listening = True
         elif (trainer := find_trainer()) is not None:
             self._clock.watch(trainer)
-        count = devices(config)
-        if count is not None:
-            self._telemetry.publish(Constant(names.JOB_DEVICES, count))
+        known = {names.JOB_DEVICES: devices(config), names.JOB_STEPS_PLANNED: planned_steps(config, trainer)}
+        for metric, value in known.items():
+            if value is not None:
+                self._telemetry.publish(Constant(metric, value))
 
 
 class Elsewhere:

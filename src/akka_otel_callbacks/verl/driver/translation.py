@@ -18,7 +18,7 @@ from akka_otel_callbacks.verl.driver.job_memory import Gathered
 from akka_otel_callbacks.verl.driver.limits import Limits, limits
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, mean_per_token, set_figures
 from akka_otel_callbacks.verl.driver.unusable import REWARD_KL, unusable_keys
-from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, rl_step, sft_step
+from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, eval_rewards, rl_step, sft_step
 from akka_otel_callbacks.verl.settings import get, is_rl, trainer_processes
 
 
@@ -78,7 +78,8 @@ class RLTranslation:
         row = self._with_early(call)
         if RL_STEP_KEY not in call.row:
             self._early_number, self._early_row = call.number, row
-            return None
+            rewards = eval_rewards(call.row)  # at once: a validation before the training has no step to wait for
+            return RLStep(eval_reward=rewards) if rewards else None
         self._early_number, self._early_row = None, {}
         kl = mean_per_token(part for batch in call.rollouts for part in batch.kl)
         step = rl_step(row, self._unusable if kl is None else self._unusable | {REWARD_KL})

@@ -16,9 +16,10 @@ CLIPS_RATIOS = frozenset({"vanilla", "gspo", "cispo", "bypass_mode"})
 """Policy losses whose `actor/pg_clipfrac` is the share of tokens with a clipped ratio. verl's others log a constant 0
 (`sapo`), one side only (`geo_mean`), tokens left out by covariance (`clip_cov`), or a divergence above its threshold
 (`dppo_*`); what a user's own loss logs is not known."""
-CLIP, LOSS, ENTROPY, ENTROPY_OF_UPDATE, KL, REWARD_KL = (
+CLIP, LOSS, WHOLE_LOSS, ENTROPY, ENTROPY_OF_UPDATE, KL, REWARD_KL = (
     "actor/pg_clipfrac",
     "actor/pg_loss",
+    "actor/loss",
     "actor/entropy",
     "actor/entropy_loss",
     "actor/kl_loss",
@@ -45,6 +46,7 @@ def unusable_keys(config: Any, verl_version: tuple[int, ...]) -> frozenset[str]:
     if rejects_tokens(config) and get(config, "trainer.use_v1"):  # the rest is divided by the tokens of all of it
         keys |= {KL, KL_PER_TOKEN, ENTROPY_OF_UPDATE, ENTROPY_PER_TOKEN}
     if verl_version < (0, 8):
+        keys |= {WHOLE_LOSS}  # as the policy's own, and no recorded run tells when it would be right
         keys |= _unusable_before_0_8(config, verl_version)
     return frozenset(keys)
 

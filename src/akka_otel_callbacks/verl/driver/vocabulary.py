@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,8 @@ RL_KEYS = (
     Key("response_length/mean", "completion_length"),
     Key("response_length/max", "completion_length_max"),
     Key("response_length/min", "completion_length_min"),
+    Key("training/epoch", "epoch"),
+    Key("actor/loss", "loss", since="0.7"),
     Key("actor/pg_loss", "policy_loss"),  # without entropy and KL terms, unlike actor/loss
     Key("actor/grad_norm", "grad_norm"),
     Key("actor/lr", "learning_rate"),
@@ -68,6 +71,8 @@ SFT_KEYS = (
 )
 
 TIMING = "timing_s/"
+EVAL_REWARD = re.compile(r"val-(?:core|aux)/(?P<source>.+)/reward/mean@\d+")
+"""The main one of a source is `core`: its accuracy, where the reward function tells one, else its reward."""
 PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": names.RlStepPhase.PARAM_SYNC}
 """`fully_async` writes the prefix twice."""
 
@@ -80,6 +85,7 @@ def rl_step(row: Row, unusable: Container[str] = ()) -> RLStep:
         unusable: keys that do not say what they are named for in this run.
     """
     step = _fill(RLStep(timing_s=phases(row)), (key for key in RL_KEYS if key.key not in unusable), row)
+    step.eval_reward = eval_rewards(row) or None
     step.clip_ratio_high, step.clip_ratio_low = clip_sides(row) if step.clip_ratio is not None else (None, None)
     return step
 
@@ -102,6 +108,17 @@ def phases(row: Row) -> dict[str, float]:
             if name and "/" not in name and seconds is not None:
                 found[name] = seconds
     return found
+
+
+def eval_rewards(row: Row) -> dict[str, float]:
+    """The mean reward of a validation by the prompts' data source. Where a source's prompts have different numbers of
+    completions verl takes a mean for each number, and none of all of them."""
+    found: dict[str, list[float]] = {}
+    for key, value in row.items():
+        match = EVAL_REWARD.fullmatch(key) if isinstance(key, str) else None
+        if match is not None and (reward := number(value)) is not None:
+            found.setdefault(match["source"], []).append(reward)
+    return {source: rewards[0] for source, rewards in found.items() if len(rewards) == 1}
 
 
 def clip_sides(row: Row) -> tuple[float | None, float | None]:
