@@ -33,12 +33,14 @@ ONLY_READ = ("cli", "demo", "testing")
 REGISTRY = load(ROOT / "registry")
 BY_NAME = {value.name: key for key, value in vars(names).items() if key in {constant(m.name) for m in REGISTRY.metrics}}
 FIELDS = {
-    step.__name__: {"number": BY_NAME[step.counter.name]}
-    | {field.name: BY_NAME[field.metadata["metric"].name] for field in fields(step) if "metric" in field.metadata}
+    step.__name__: {
+        field.name: BY_NAME[field.metadata["metric"].name] for field in fields(step) if "metric" in field.metadata
+    }
     for step in (RLStep, SFTStep)
 }
 """By kind of step, the constant of each field's metric."""
-OF_STEPS = {name for names_of in FIELDS.values() for name in names_of.values()}
+COUNTERS = {step.__name__: BY_NAME[step.counter.name] for step in (RLStep, SFTStep)}
+OF_STEPS = {name for names_of in FIELDS.values() for name in names_of.values()} | {*COUNTERS.values()}
 
 
 def filled(module: Module) -> Iterator[str]:
@@ -75,6 +77,8 @@ def produced() -> dict[str, set[str]]:
                     found.setdefault(FIELDS[step][field], set()).add(house)
         for name in used(module) - OF_STEPS:
             found.setdefault(name, set()).add(house)
+    for step, counter in COUNTERS.items():  # a step that has a number is counted
+        found[counter] = found[FIELDS[step]["number"]]
     return found
 
 
