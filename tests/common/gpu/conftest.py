@@ -47,11 +47,11 @@ def other_driver(fake_library: Path, tmp_path: Path) -> Iterator[FakeDriver]:
 
 
 @pytest.fixture(autouse=True)
-def fresh_process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_process_state(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Every cause is unsaid, nothing was kept from training, and the package's lines reach caplog."""
     monkeypatch.setattr(nvml, "_said", set())
     monkeypatch.setattr(logger, "propagate", True)
-    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger=logger.name)  # and forgets which levels an earlier test had switched off
     guard.failures.clear()
     yield
     assert not guard.failures, f"an exception reached a guarded door: {dict(guard.failures)}"
