@@ -56,6 +56,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert place in anchors(target), f"{page.name} links to {link}, and {target.name} has no such heading"
 
 
+def test_every_page_is_reached_from_the_pages_list() -> None:
+    listed = {
+        (ROOT / "docs" / link.partition("#")[0]).resolve() for link in LINK.findall(prose(ROOT / "docs/README.md"))
+    }
+    assert {*ROOT.glob("docs/**/*.md")} - {ROOT / "docs/README.md"} <= listed
+
+
 @PAGE
 def test_python_compiles_and_imports_the_public_surface(page: Path) -> None:
     for code in blocks(page, "python"):
