@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.support.points import SpanRecord
 from tests.trl.runs import environment
 from tests.trl.trainings import online, sft
 
+ROOT = Path(__file__).parents[2]
 DURATION, SIZE = names.CHECKPOINT_OPERATION_DURATION, names.CHECKPOINT_TRANSFER_SIZE
 KIND, OUTCOME = names.ATTR_CHECKPOINT_ARTIFACT_KIND, names.ATTR_CHECKPOINT_OUTCOME
 REASON, OPERATION = names.ATTR_CHECKPOINT_FAILURE_REASON, names.ATTR_CHECKPOINT_OPERATION
@@ -127,6 +130,16 @@ def test_a_save_in_several_shards_is_one(tiny_model: str, sink: OtlpSink) -> Non
     trainer = train(lambda callbacks: sft(tiny_model, callbacks, trainer_class=Sharded, **SAVING))
     assert len([*Path(trainer.args.output_dir).glob("checkpoint-1/model-*.safetensors")]) > 1
     assert {key: histogram.count for key, histogram in last(sink).items()} == {("full_state", "success", None): 2}
+
+
+def test_a_save_of_which_each_process_writes_a_shard_is_one(tiny_model: str, sink: OtlpSink, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv_backend=c10d"]
+    command += ["--rdzv_endpoint=127.0.0.1:0", "-m", "tests.trl.sharded_saves", str(tmp_path), tiny_model]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len([*tmp_path.glob("*/checkpoint-2/optimizer_0/*.distcp")]) == 2
+    assert {key: histogram.count for key, histogram in last(sink).items()} == {("full_state", "success", None): 2}
+    assert len(stages(sink)) == 2
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
