@@ -33,9 +33,9 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.verl.driver import batches, tracking
-from akka_otel_callbacks.verl.driver.batches import INBOX
 from akka_otel_callbacks.verl.environment import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import tags
+from akka_otel_callbacks.verl.state import STATE
 
 TARGET_MS = 30.0
 ROLLOUTS, GROUP = 512, 8
@@ -161,9 +161,9 @@ def main() -> int:
         )
         without, with_ours = [], []
         for _ in range(options.repeat):
-            INBOX.listening = False
+            STATE.inbox.listening = False
             without.append(step_ms(trainer, nobody, seen))
-            INBOX.listening = True
+            STATE.inbox.listening = True
             with_ours.append(step_ms(trainer, made, seen))
             made.logger["akka_otel"]._telemetry.flush(60)  # a real step leaves the exporter more than the time for it
         added = min(with_ours) - min(without)  # what other processes disturb least

@@ -33,7 +33,7 @@ OTHERWISE = {
     "verl.driver.saves": {"save_checkpoint", "optimizer"},  # verl's method, and a part of verl's checkpoints
     "verl.driver.vocabulary": {"reward"},  # a field of a step
     "verl.rollout.stopping": {"failure"},  # verl's own word
-    "verl.rollout.tags": {"train"},  # verl's own word
+    "verl.driver.reward_model": {"train"},  # verl's own word
     "verl.settings": {"actor_rollout_ref", "rollout", "trainer"},  # verl's configuration
     "verl.worker.clip_ratio": {"old_log_prob"},  # an argument of verl's losses
 }

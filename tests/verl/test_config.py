@@ -9,7 +9,8 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from akka_otel_callbacks.verl.config import asks, backends, calling_config, get
+from akka_otel_callbacks.verl.callers import calling_config
+from akka_otel_callbacks.verl.config import asks, backends, get
 
 CONFIG = {"trainer": {"logger": ["console", "akka_otel"]}}
 

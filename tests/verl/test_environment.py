@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
+from akka_otel_callbacks.verl.state import STATE
 
 CONFIG = {
     "trainer": {"logger": ["console", "akka_otel"]},
@@ -27,14 +28,10 @@ SECRETS = ("AKKA_HTTP_TOKEN", "AKKA_LICENSE_KEY", "AKKAOTEL", "AKKA_", "MY_OTEL_
 
 
 @pytest.fixture(autouse=True)
-def _no_run(monkeypatch: pytest.MonkeyPatch) -> Any:
+def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(environment.PREFIXES)]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(attempt, "_begun", {})  # other tests of this process had runs of these names
-    yield
-    run.end()
-    environment._handed_to_job.clear()
-    environment._launched.clear()
 
 
 @pytest.fixture
@@ -138,7 +135,7 @@ def test_what_the_user_gives_ray_stays(ray: Any, monkeypatch: pytest.MonkeyPatch
 def trainer(environ: dict[str, str]) -> dict[str, Any]:
     """Who the run is to a process of the job with these variables."""
     run.end()
-    run._trained.clear()
+    STATE.trainings_ended.clear()
     return dict(run.identity(CONFIG, environ).attributes)
 
 

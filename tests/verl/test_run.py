@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import run
+from akka_otel_callbacks.verl.state import STATE
 
 CONFIG: dict[str, Any] = {
     "trainer": {"logger": ["console", "akka_otel"]},
@@ -22,11 +22,8 @@ RUN_ID, ATTEMPT = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
 
 
 @pytest.fixture(autouse=True)
-def _no_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(run, "_trained", type(run._trained)())
+def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "_begun", {})
-    yield
-    run.end()
 
 
 def trained(config: Any = CONFIG, **attributes: object) -> tuple[str, int]:
@@ -87,7 +84,7 @@ def test_a_configuration_of_hydra_says_what_a_plain_one_says() -> None:
     said = {"OTEL_RESOURCE_ATTRIBUTES": f"{RUN_ID}=r,{ATTEMPT}=1"}
     of_hydra = run.identity(omegaconf.OmegaConf.create(unset), said).attributes
     run.end()
-    run._trained.clear()
+    STATE.trainings_ended.clear()
     assert run.identity(unset, said).attributes == of_hydra
 
 

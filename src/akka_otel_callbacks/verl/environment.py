@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from akka_otel_callbacks.common.patching.calls import Call, before
 from akka_otel_callbacks.common.run.handed_on import (
     ATTRIBUTES,
     RUN_VARIABLE,
@@ -28,8 +27,9 @@ from akka_otel_callbacks.common.run.handed_on import (
     written,
 )
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
-from akka_otel_callbacks.verl.config import asks, calling_config
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.callers import calling_config, is_called_by_launcher
+from akka_otel_callbacks.verl.config import asks
+from akka_otel_callbacks.verl.state import STATE
 
 PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
@@ -39,21 +39,16 @@ SUPERSEDED = (ATTRIBUTES, RUN_VARIABLE)
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Where `ray job submit` puts the job's runtime environment. `ray.init` refuses a variable that it already has."""
-LAUNCHER, LAUNCHED = "run_ppo", "TaskRunner"
-"""verl's function that starts a training, and its name for the actor that then is the trainer's process."""
-
-_handed_to_job: set[str] = set()
-"""The variables that the job has from here, and not from the user."""
-_launched: Counter[str] = Counter()
-"""Trainings that this process started of each run that the user gave a name."""
+LAUNCHED = "TaskRunner"
+"""verl's name for the actor that is the trainer's process."""
 
 
 def install(ray: ModuleType) -> None:
-    wrap(ray, "init", _forwarding, copies=False)  # a copy's job is noticed when verl makes its first actor
+    before(ray, "init", _forward, copies=False)  # a copy's job is noticed when verl makes its first actor
 
 
 def install_actors(ray_actor: ModuleType) -> None:
-    wrap(ray_actor.ActorClass, "_remote", _handing_on)
+    before(ray_actor.ActorClass, "_remote", _hand_on)
 
 
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
@@ -84,7 +79,8 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
     if both.get(SERVICE):
         known[names.ATTR_SERVICE_NAME.name] = both[SERVICE]
     attempt = known.pop(names.ATTR_RUN_ATTEMPT.name, None) and said(names.ATTR_RUN_ATTEMPT, both)
-    if earlier := _launched[known.get(names.ATTR_RUN_ID.name, "")]:  # of this run, so that one attempt is not two
+    earlier = STATE.trainings_launched[known.get(names.ATTR_RUN_ID.name, "")]
+    if earlier:  # one attempt is not two
         attempt = (attempt or 1) + earlier
     if attempt is not None:
         known[names.ATTR_RUN_ATTEMPT.name] = attempt
@@ -104,31 +100,17 @@ def _not_given(variables: Mapping[str, str], given: Mapping[str, str]) -> dict[s
     return {name: value for name, value in variables.items() if name not in given}
 
 
-def _forwarding(init: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return init(*args, **_with_variables(kwargs))
-
-    return wrapped
-
-
-def _with_variables(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """`ray.init`'s arguments with our variables in the job's runtime environment; what the user put there stays."""
-    from akka_otel_callbacks.common.guard import guarded
-
-    @guarded
-    def forwarded_by_driver() -> dict[str, Any] | None:
-        if not asks(calling_config()):
-            return None
-        runtime_env = dict(kwargs.get("runtime_env") or {})
-        chosen = runtime_env.get("env_vars") or {}
-        submitted = _submitted(os.environ)
-        ours = _not_given(to_launch(os.environ, {**submitted, **chosen}), submitted)
-        runtime_env["env_vars"] = {**ours, **chosen}
-        _handed_to_job.clear()
-        _handed_to_job.update(ours.keys() - chosen.keys())
-        return {**kwargs, "runtime_env": runtime_env}
-
-    return forwarded_by_driver() or kwargs
+def _forward(init: Call) -> None:
+    """Puts our variables into the job's runtime environment; what the user put there stays."""
+    if not asks(calling_config()):
+        return
+    runtime_env = dict(init.kwargs.get("runtime_env") or {})
+    chosen = runtime_env.get("env_vars") or {}
+    submitted = _submitted(os.environ)
+    ours = _not_given(to_launch(os.environ, {**submitted, **chosen}), submitted)
+    runtime_env["env_vars"] = {**ours, **chosen}
+    STATE.handed_to_job = set(ours.keys() - chosen.keys())
+    init.kwargs = {**init.kwargs, "runtime_env": runtime_env}
 
 
 def _submitted(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -136,29 +118,16 @@ def _submitted(environ: Mapping[str, str]) -> Mapping[str, str]:
     return (job.get("runtime_env") or {}).get("env_vars") or {}
 
 
-def _handing_on(make: Callable[..., Any]) -> Callable[..., Any]:
-    def _remote(self: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        return make(self, args, kwargs, **_with_run(self, options))
+def _hand_on(make: Call) -> None:
+    """Tells an actor what it needs to know of the run; what verl or the user put among its options stays."""
+    variables = _variables_for(make.owner)
+    if not variables:
+        return
+    from ray.runtime_env import RuntimeEnv
 
-    return _remote
-
-
-def _with_run(actor_class: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """An actor's options with what it needs to know of the run; what verl or the user put there stays."""
-    from akka_otel_callbacks.common.guard import guarded
-
-    @guarded
-    def handed_on() -> dict[str, Any] | None:
-        variables = _variables_for(actor_class)
-        if not variables:
-            return None
-        from ray.runtime_env import RuntimeEnv
-
-        runtime_env = dict(options.get("runtime_env") or {})
-        runtime_env["env_vars"] = {**variables, **(runtime_env.get("env_vars") or {})}
-        return {**options, "runtime_env": RuntimeEnv(**runtime_env)}
-
-    return handed_on() or options
+    runtime_env = dict(make.kwargs.get("runtime_env") or {})
+    runtime_env["env_vars"] = {**variables, **(runtime_env.get("env_vars") or {})}
+    make.kwargs = {**make.kwargs, "runtime_env": RuntimeEnv(**runtime_env)}
 
 
 def _variables_for(actor_class: Any) -> dict[str, str]:
@@ -176,7 +145,7 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
     if _is_launch(actor_class):
         variables = to_launch(os.environ, given)
         if name := forwarded(variables).get(ATTR_RUN_ID.name):
-            _launched[name] += 1
+            STATE.trainings_launched[name] += 1
         return variables
     if names_run():
         return {}
@@ -185,16 +154,9 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
 
 
 def _is_launch(actor_class: Any) -> bool:
-    """Whether the actor is to be the trainer of a run of its own: it is called so, or a launcher makes it. What
-    verl makes within a launcher is of a user's own, which trains right there."""
-    if LAUNCHED in getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", ""):
-        return True
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != LAUNCHER:
-        if str(frame.f_globals.get("__name__")).startswith("verl."):
-            return False
-        frame = frame.f_back
-    return frame is not None
+    """Whether the actor is to be the trainer of a run of its own: it is called so, or a launcher makes it."""
+    name = getattr(getattr(actor_class, "__ray_metadata__", None), "class_name", "")
+    return LAUNCHED in name or is_called_by_launcher()
 
 
 def _given_by_user() -> Mapping[str, str]:
@@ -207,4 +169,4 @@ def _given_by_user() -> Mapping[str, str]:
         variables = ray.get_runtime_context().runtime_env.get("env_vars") or {}
     except Exception:  # noqa: BLE001 - a client of Ray knows less of its job
         return {}
-    return {name: value for name, value in variables.items() if name not in _handed_to_job}
+    return {name: value for name, value in variables.items() if name not in STATE.handed_to_job}

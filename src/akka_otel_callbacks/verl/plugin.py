@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.patching.calls import out_of_reach
+from akka_otel_callbacks.common.patching.imports import after_import
 from akka_otel_callbacks.verl.environment import is_disabled
-from akka_otel_callbacks.verl.patching.importhook import after_import, out_of_reach
 
 
 class Hook(NamedTuple):
@@ -46,7 +47,7 @@ HOOKS = (
     Hook("ray.actor", "environment:install_actors", IDENTITY),
     Hook("verl.single_controller.base.worker", "worker.process:install", "placement of the workers"),
     Hook(
-        "verl.single_controller.ray.base", "worker.process:install_groups", "the last interval of the workers' figures"
+        "verl.single_controller.ray.base", "driver.worker_groups:install", "the last interval of the workers' figures"
     ),
     Hook("verl.trainer.ppo.ray_trainer", "driver.tracking:install_fit", LAST),
     Hook("verl.experimental.one_step_off_policy.ray_trainer", "driver.tracking:install_fit", LAST),
@@ -71,7 +72,7 @@ HOOKS = (
     Hook("verl.experimental.agent_loop.tool_agent_loop", "rollout.tool_calls:install", TOOLS),
     Hook("verl.experimental.agent_loop.agent_loop", "rollout.tool_calls:install_worker", TOOLS),
     Hook("verl.experimental.reward_loop.reward_loop", "rollout.grading:install", GRADERS),
-    Hook("verl.experimental.reward_loop.reward_loop", "rollout.tags:install_scores", GRADERS),
+    Hook("verl.experimental.reward_loop.reward_loop", "driver.reward_model:install_scores", GRADERS),
     Hook("verl.trainer.ppo.reward", "rollout.grading:install_functions", GRADERS),
     Hook("verl.experimental.reward_loop.reward_manager.remote", "rollout.remote_grading:install", GRADERS),
     Hook("transfer_queue", "rollout.stopping:install", "the end of a job of the v1 trainers whose judge gave up"),

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.verl.config import plain
+from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.run.attempt import Attempt
     from akka_otel_callbacks.common.run.identity import RunIdentity
 
-_known: RunIdentity | None = None
-_adopted: Attempt | None = None
-_trained: Counter[str] = Counter()
-"""Trainings that ended in this process, by their run's ID."""
 _finding_out = threading.Lock()
 
 
@@ -29,11 +25,10 @@ def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentit
         config: verl's configuration; None in a worker, which has the identity from the trainer's process.
         environ: the process's environment.
     """
-    global _known
     with _finding_out:
-        if _known is None:
-            _known = _identified(config, environ)
-        return _known
+        if STATE.identity is None:
+            STATE.identity = _identified(config, environ)
+        return STATE.identity
 
 
 def attempt(config: Any) -> Attempt:
@@ -46,23 +41,21 @@ def attempt(config: Any) -> Attempt:
 
 def is_known() -> bool:
     """Whether this process has found out already."""
-    return _known is not None
+    return STATE.identity is not None
 
 
 def adopt(attempt: Attempt) -> None:
     """Takes the ID and the attempt that another process of the run found out."""
-    global _adopted
     with _finding_out:
-        _adopted = attempt
+        STATE.shared_attempt = attempt
 
 
 def end() -> None:
     """Ends the run in this process; another one that it begins has an ID or an attempt of its own."""
-    global _known, _adopted
     with _finding_out:
-        if _known is not None:
-            _trained[_known.run_id] += 1
-        _known = _adopted = None
+        if STATE.identity is not None:
+            STATE.trainings_ended[STATE.identity.run_id] += 1
+        STATE.identity = STATE.shared_attempt = None
 
 
 def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
@@ -74,7 +67,7 @@ def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
     if config is None:
         return identify(environ, engine={}, arguments=handed_on)
     config = plain(config)
-    attempt = _adopted or _begun(config, environ, handed_on)
+    attempt = STATE.shared_attempt or _begun(config, environ, handed_on)
     chosen = {names.ATTR_RUN_ID.name: attempt.run_id, names.ATTR_RUN_ATTEMPT.name: attempt.number}
     return identify(environ, engine=run_attributes(config), arguments={**handed_on, **chosen})
 
@@ -91,5 +84,5 @@ def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]
         arguments=handed_on,
         generated_id=generated_run_id(names.RunEngine.VERL),
         resumed=resumed(config),
-        before=_trained[str(run_id)],
+        before=STATE.trainings_ended[str(run_id)],
     )

@@ -19,12 +19,12 @@ from verl.trainer.ppo import metric_utils as verl_metrics
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.verl.driver import batches
-from akka_otel_callbacks.verl.driver.batches import INBOX
-from akka_otel_callbacks.verl.driver.inbox import PerToken
 from akka_otel_callbacks.verl.driver.limits import Limits
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, set_figures
+from akka_otel_callbacks.verl.inbox import PerToken
 from akka_otel_callbacks.verl.rollout.tags import TERMS
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.state import STATE
 
 PROMPT, WIDTH = 3, 6
 LENGTHS = [6, 4, 0, 2]
@@ -43,11 +43,9 @@ def metric_utils(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def listening() -> Iterator[None]:
-    INBOX.take(None)
-    INBOX.listening = True
+    STATE.inbox.listening = True
     guard.failures.clear()
     yield
-    INBOX.listening = False
     assert not guard.failures
 
 
@@ -92,7 +90,7 @@ def figures(rollouts: list[Rollouts]) -> RLStep:
 
 def test_a_v0_batch_against_verls_own_figures(metric_utils: ModuleType) -> None:
     logged = metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
-    step = figures(INBOX.take(None))
+    step = figures(STATE.inbox.take(None))
     assert step.reward == pytest.approx(logged["critic/score/mean"])
     assert step.completion_length_max == logged["response_length_non_aborted/max"]
     assert step.completion_length == pytest.approx(logged["response_length_non_aborted/mean"])
@@ -106,14 +104,14 @@ def test_each_batch_is_seen_by_itself(metric_utils: ModuleType) -> None:
     metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
     other = v0_batch(uid=np.array(["c", "c", "c", "d"], dtype=object))
     metric_utils.compute_data_metrics(other, use_critic=False)
-    first, second = INBOX.take(None)
+    first, second = STATE.inbox.take(None)
     assert (first.groups, second.groups) == (UIDS, ["c", "c", "c", "d"])
 
 
 def test_nothing_is_kept_for_nobody(metric_utils: ModuleType) -> None:
-    INBOX.listening = False
+    STATE.inbox.listening = False
     metric_utils.compute_data_metrics(batch=v0_batch(), use_critic=False)
-    assert INBOX.take(None) == []
+    assert STATE.inbox.take(None) == []
 
 
 def test_verls_figures_and_its_batch_stay_as_they_are(metric_utils: ModuleType) -> None:
@@ -129,7 +127,7 @@ def test_a_batch_that_cannot_be_read_costs_its_figures_only(metric_utils: Module
     batch = v0_batch()
     batch.meta_info = None  # verl does not need it here
     assert "critic/score/mean" in metric_utils.compute_data_metrics(batch, use_critic=False)
-    assert INBOX.take(None) == []
+    assert STATE.inbox.take(None) == []
     assert guard.failures.total() == 1
     guard.failures.clear()
 
@@ -138,7 +136,7 @@ def test_tools_of_a_v0_batch(metric_utils: ModuleType) -> None:
     tallies = np.empty(4, dtype=object)
     tallies[:] = [(2, 1), (0, 0), (5, 5), None]
     metric_utils.compute_data_metrics(v0_batch(**{TALLY: tallies}), use_critic=False)
-    step = figures(INBOX.take(None))
+    step = figures(STATE.inbox.take(None))
     assert (step.tool_calls, step.tool_failure_ratio) == (1.0, 0.5)  # the third was aborted
 
 
@@ -191,7 +189,7 @@ def compute(module: Any, metric_utils: ModuleType) -> dict[str, Any]:
 
 def test_a_v1_batch_with_its_tags(trainer_base: Any, metric_utils: ModuleType) -> None:
     assert compute(trainer_base, metric_utils)["response_length/max"] == 6
-    (rollouts,) = INBOX.take(None)
+    (rollouts,) = STATE.inbox.take(None)
     assert rollouts.step == 7
     assert rollouts.tokens == 4 * 3 + 2 + 6 + 3 + 4
     step = figures([rollouts])
@@ -208,7 +206,7 @@ def test_tags_of_loops_without_the_plugin_leave_groups_and_lengths(trainer_base:
     for tag in batch.tags:
         tag.pop(TERMS, None), tag.pop(TALLY, None)
     trainer_base.PPOTrainer(metric_utils)._compute_metrics(batch, {}, {}, global_steps=7, epoch=0)
-    step = figures(INBOX.take(None))
+    step = figures(STATE.inbox.take(None))
     assert (step.rollouts, step.frac_reward_zero_std, step.tool_calls) == (3, 1.0, None)
     assert step.reward_term == {"total": pytest.approx(2.5 / 3)}
 
@@ -217,7 +215,7 @@ def test_rows_that_do_not_match_lose_what_was_said_of_them(trainer_base: Any, me
     """Where every row is padding, verl keeps them all."""
     batch = v1_batch(is_padding=True)
     trainer_base.PPOTrainer(metric_utils)._compute_metrics(batch, {}, {}, global_steps=7, epoch=0)
-    (rollouts,) = INBOX.take(None)
+    (rollouts,) = STATE.inbox.take(None)
     assert (rollouts.groups, rollouts.last_of_session, rollouts.tokens) == (None, None, None)
     assert figures([rollouts]).rollouts == 4
 
@@ -227,7 +225,7 @@ def test_what_one_batch_was_described_with_is_not_left_for_the_next(
 ) -> None:
     compute(trainer_base, metric_utils)
     metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
-    _, second = INBOX.take(None)
+    _, second = STATE.inbox.take(None)
     assert (second.step, second.groups) == (None, UIDS)
 
 
@@ -242,7 +240,7 @@ def test_an_error_of_verls_own_passes_unchanged(trainer_base: Any, metric_utils:
     batches.install_v1(trainer_base)
     with pytest.raises(Broken):
         trainer_base.PPOTrainer(metric_utils)._compute_metrics(v1_batch())
-    assert INBOX.described is None
+    assert STATE.inbox.described is None
 
 
 def test_batches_of_later_steps_wait_for_their_log_call(metric_utils: ModuleType) -> None:
@@ -260,8 +258,8 @@ def test_batches_of_later_steps_wait_for_their_log_call(metric_utils: ModuleType
     trainer = Separate()
     for trainer.global_steps in (1, 2):
         trainer._fit_collect_metrics(v0_batch())
-    assert [rollouts.step for rollouts in INBOX.take(1.0)] == [1]
-    assert [rollouts.step for rollouts in INBOX.take(2.0)] == [2]
+    assert [rollouts.step for rollouts in STATE.inbox.take(1.0)] == [1]
+    assert [rollouts.step for rollouts in STATE.inbox.take(2.0)] == [2]
 
 
 def test_a_trainer_that_runs_as_main_is_found(metric_utils: ModuleType) -> None:
@@ -276,7 +274,7 @@ def test_a_trainer_that_runs_as_main_is_found(metric_utils: ModuleType) -> None:
     trainer = PPOTrainer(metric_utils)
     trainer.fit()
     trainer._compute_metrics(v1_batch(), {}, {}, global_steps=7, epoch=0)
-    (rollouts,) = INBOX.take(None)
+    (rollouts,) = STATE.inbox.take(None)
     assert (rollouts.step, figures([rollouts]).rollouts) == (7, 3)
 
 
@@ -306,17 +304,17 @@ def test_verl_still_has_the_places_that_are_hooked() -> None:
 
 def test_a_batch_takes_the_means_that_were_seen_of_it(metric_utils: ModuleType) -> None:
     for mean in (1.0, 2.0):
-        INBOX.entropy.append(PerToken(mean, 10))
+        STATE.inbox.entropy.append(PerToken(mean, 10))
         metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
-    assert [batch.entropy for batch in INBOX.take(None)] == [[PerToken(1.0, 10)], [PerToken(2.0, 10)]]
+    assert [batch.entropy for batch in STATE.inbox.take(None)] == [[PerToken(1.0, 10)], [PerToken(2.0, 10)]]
 
 
 def test_the_means_of_a_batch_that_cannot_be_read_are_not_the_next_ones(metric_utils: ModuleType) -> None:
-    INBOX.entropy.append(PerToken(1.0, 10))
+    STATE.inbox.entropy.append(PerToken(1.0, 10))
     unreadable = v0_batch()
     unreadable.meta_info = None
     for batch in (unreadable, v0_batch()):
         metric_utils.compute_data_metrics(batch, use_critic=False)
-    (kept,) = INBOX.take(None)
+    (kept,) = STATE.inbox.take(None)
     assert kept.entropy == []
     guard.failures.clear()

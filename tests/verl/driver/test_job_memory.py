@@ -14,8 +14,9 @@ import pytest
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import Held, Peak, Phase, StepMemory
 from akka_otel_callbacks.verl.driver import job_memory
-from akka_otel_callbacks.verl.driver.job_memory import Gatherer, Gathering
-from akka_otel_callbacks.verl.worker import memory, process
+from akka_otel_callbacks.verl.driver.job_memory import JobMemory, Request
+from akka_otel_callbacks.verl.state import STATE
+from akka_otel_callbacks.verl.worker import memory
 
 UPDATE = {"actor/grad_norm": 0.5}
 
@@ -34,6 +35,7 @@ class Ray:
         self.called: list[str] = []
         self.hanging: set[str] = set()
         self.initialized = True
+        self.groups: list[Any] = []
 
     def is_initialized(self) -> bool:
         return self.initialized
@@ -73,8 +75,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Ray:
     both, trainers = group(), group()
     both._workers = [ray.handle(name) for name in ("a", "b", "critic")]
     trainers._workers = both._workers[:2]
-    monkeypatch.setattr(process, "_groups", {both, trainers})
-    monkeypatch.setattr(memory, "_engines", memory.WeakKeyDictionary())
+    ray.groups = [both, trainers]
+    STATE.worker_groups.update(ray.groups)
     monkeypatch.setitem(job_memory.sys.modules, "ray", ray)
     guard.failures.clear()
     return ray
@@ -89,12 +91,12 @@ def elsewhere(function: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def gathered(gatherer: Gatherer, row: Any = UPDATE) -> StepMemory | None:
-    return elsewhere(gatherer.gather(row))
+def answered(memory_of_job: JobMemory, row: Any = UPDATE) -> StepMemory | None:
+    return elsewhere(memory_of_job.ask(row))
 
 
 def test_the_jobs_figures_are_those_of_its_fullest_worker(job: Ray) -> None:
-    found = gathered(Gatherer({}))
+    found = answered(JobMemory({}))
     assert (found.max_allocated, found.max_reserved) == (700, 750)
     assert found.parts()["activations"] == 300
     assert sorted(job.called) == ["a", "b", "critic"]
@@ -102,83 +104,83 @@ def test_the_jobs_figures_are_those_of_its_fullest_worker(job: Ray) -> None:
 
 
 def test_a_worker_without_an_account_is_asked_once(job: Ray) -> None:
-    gatherer = Gatherer({})
+    memory_of_job = JobMemory({})
     for _ in range(3):
-        gathered(gatherer)
+        answered(memory_of_job)
     assert job.called.count("critic") == 1
     assert job.called.count("a") == job.called.count("b") == 3
 
 
 @pytest.mark.parametrize("row", [{"training/global_step": 1}, {"val/loss": 1.0}, {}])
 def test_a_step_that_did_not_train_the_policy_asks_nobody(job: Ray, row: Any) -> None:
-    assert Gatherer({}).gather(row) is None
+    assert JobMemory({}).ask(row) is None
     assert job.called == []
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu"])
 def test_a_device_without_accounts_asks_nobody(job: Ray, device: str) -> None:
-    assert Gatherer({"trainer": {"device": device}}).gather(UPDATE) is None
+    assert JobMemory({"trainer": {"device": device}}).ask(UPDATE) is None
     assert job.called == []
 
 
 def test_without_ray_there_is_nobody_to_ask(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     job.initialized = False
-    assert Gatherer({}).gather(UPDATE) is None
+    assert JobMemory({}).ask(UPDATE) is None
     monkeypatch.delitem(job_memory.sys.modules, "ray")
-    assert Gatherer({}).gather(UPDATE) is None
+    assert JobMemory({}).ask(UPDATE) is None
 
 
-def test_without_workers_there_is_nothing(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_groups", set())
-    assert gathered(Gatherer({})) is None
+def test_without_workers_there_is_nothing(job: Ray) -> None:
+    STATE.worker_groups.clear()
+    assert answered(JobMemory({})) is None
 
 
 def test_a_process_that_trains_itself_asks_itself(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     own = held(300, 400)
     monkeypatch.setattr(memory, "answer", lambda: own)
-    assert Gatherer({}).gather({"train/loss": 1.0})() is own
+    assert JobMemory({}).ask({"train/loss": 1.0})() is own
     assert job.called == []
 
 
 def test_a_worker_that_hangs_leaves_the_marks_within_the_bound(job: Ray) -> None:
-    gatherer = Gatherer({})
-    assert gathered(gatherer).max_allocated == 700
+    memory_of_job = JobMemory({})
+    assert answered(memory_of_job).max_allocated == 700
     job.hanging.add("b")
     started = time.monotonic()
-    found = gathered(gatherer)
+    found = answered(memory_of_job)
     assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 0.2
     assert found.parts() is None  # those of the other worker are not the fullest one's
     assert (found.max_allocated, found.max_reserved) == (700, 750)  # which can only have risen since
     job.hanging.clear()
-    assert gathered(gatherer).parts()["activations"] == 300
+    assert answered(memory_of_job).parts()["activations"] == 300
 
 
 def test_a_worker_that_was_never_heard_may_be_the_fullest(job: Ray) -> None:
     job.hanging.add("b")
-    found = gathered(Gatherer({}))
+    found = answered(JobMemory({}))
     assert (found.max_allocated, found.parts()) == (500, None)
 
 
 def test_a_worker_that_lost_its_parts_may_be_the_fullest(job: Ray) -> None:
     job.workers["b"] = StepMemory(700, 750)
-    found = gathered(Gatherer({}))
+    found = answered(JobMemory({}))
     assert (found.max_allocated, found.parts()) == (700, None)
 
 
 def test_workers_are_given_their_time_from_when_they_were_asked(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
-    ask, wait = Gatherer.asked, job.wait
-    monkeypatch.setattr(Gatherer, "asked", lambda self: time.sleep(0.1) or ask(self))
+    ask, wait = JobMemory.workers, job.wait
+    monkeypatch.setattr(JobMemory, "workers", lambda self: time.sleep(0.1) or ask(self))
     monkeypatch.setattr(
         job, "wait", lambda calls, num_returns, timeout: given.append(timeout) or wait(calls, num_returns, timeout)
     )
-    assert gathered(Gatherer({})) is not None
+    assert answered(JobMemory({})) is not None
     assert given == [job_memory.ANSWER_TIMEOUT_S]
 
 
 def test_fully_async_has_marks_alone(job: Ray) -> None:
     """Its row of a step lacks the update that the workers ran last."""
-    found = gathered(Gatherer({"async_training": {"trigger_parameter_sync_step": 2}}))
+    found = answered(JobMemory({"async_training": {"trigger_parameter_sync_step": 2}}))
     assert (found.max_allocated, found.max_reserved, found.parts()) == (700, 750, None)
 
 
@@ -189,16 +191,16 @@ def test_verls_fully_async_trainer_still_logs_before_it_adds_the_last_update() -
 
 
 def test_workers_that_all_hang_leave_nothing(job: Ray) -> None:
-    gatherer = Gatherer({})
-    gathered(gatherer)
+    memory_of_job = JobMemory({})
+    answered(memory_of_job)
     job.hanging.update("ab")
-    assert gathered(gatherer) is None
+    assert answered(memory_of_job) is None
 
 
 def test_a_backlog_of_steps_does_not_add_up(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_memory, "ANSWER_TIMEOUT_S", 30.0)  # the threads themselves hang
     job.hanging.add("a")
-    hanging = [Gathering(Gatherer({})) for _ in range(5)]
+    hanging = [Request(JobMemory({})) for _ in range(5)]
     for each in hanging:
         each.start()
     started = time.monotonic()
@@ -206,29 +208,29 @@ def test_a_backlog_of_steps_does_not_add_up(job: Ray, monkeypatch: pytest.Monkey
     assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 0.5
 
 
-def test_one_gathering_at_a_time(job: Ray) -> None:
+def test_one_request_at_a_time(job: Ray) -> None:
     job.hanging.add("a")
-    gatherer = Gatherer({})
-    assert gatherer.gather(UPDATE) is not None
-    assert gatherer.gather(UPDATE) is None
+    memory_of_job = JobMemory({})
+    assert memory_of_job.ask(UPDATE) is not None
+    assert memory_of_job.ask(UPDATE) is None
 
 
 def test_the_training_thread_waits_for_nothing(job: Ray) -> None:
     job.hanging.add("a")
     started = time.monotonic()
-    assert Gatherer({}).gather(UPDATE)() is None
+    assert JobMemory({}).ask(UPDATE)() is None
     assert time.monotonic() - started < 0.3
 
 
 def test_a_worker_that_died_is_left_out(job: Ray) -> None:
     job.workers["b"] = RayError("the actor died")
-    found = gathered(Gatherer({}))
+    found = answered(JobMemory({}))
     assert (found.max_allocated, found.parts()) == (500, None)
     assert not guard.failures
 
 
 def test_a_ray_that_fails_costs_the_figure(job: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "wait", lambda *_, **__: 1 / 0)
-    assert gathered(Gatherer({})) is None
+    assert answered(JobMemory({})) is None
     assert guard.failures.total() == 1
     guard.failures.clear()

@@ -24,9 +24,9 @@ from verl.workers.utils import losses as verl_losses
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import per_token
-from akka_otel_callbacks.verl.driver.inbox import INBOX
 from akka_otel_callbacks.verl.driver.rollouts import mean_per_token
 from akka_otel_callbacks.verl.driver.vocabulary import rl_step
+from akka_otel_callbacks.verl.state import STATE
 
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 KL_TYPES = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "k3+", "abs+")
@@ -52,10 +52,8 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     per_token.install_penalty(verl_trainer)
     verl_losses.agg_loss, verl_losses.kl_penalty = verl_core.agg_loss, verl_core.kl_penalty
     monkeypatch.setattr(verl_losses, "no_padding_2_padding", lambda tensor, data: tensor)
-    INBOX.take_means()
     guard.failures.clear()
     yield
-    INBOX.listening = False
     assert not guard.failures
 
 
@@ -82,67 +80,67 @@ def per_single_token(values: torch.Tensor, counted: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_trainers_entropy_is_kept_per_token_whatever_the_mode(mode: str) -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     entropy, counted = random(1, ROWS, TOKENS), mask()
     aggregated = verl_core.agg_loss(loss_mat=entropy, loss_mask=counted, loss_agg_mode=mode, loss_scale_factor=None)
     plain = verl_core.agg_loss.__wrapped__
     assert aggregated == plain(entropy, counted, mode)
-    kept, _ = INBOX.take_means()
+    kept, _ = STATE.inbox.take_means()
     assert mean_per_token(kept) == pytest.approx(per_single_token(entropy, counted))
     if mode != "token-mean":
         assert float(aggregated) != pytest.approx(per_single_token(entropy, counted))
 
 
 def test_a_batch_in_half_precision_is_summed_up_in_full() -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     entropy, counted = (6 + random(1, ROWS, TOKENS)).bfloat16(), mask()
     verl_core.agg_loss(entropy, counted, "seq-mean-token-sum")
-    kept, _ = INBOX.take_means()
+    kept, _ = STATE.inbox.take_means()
     assert mean_per_token(kept) == pytest.approx(per_single_token(entropy, counted), rel=1e-6)
 
 
 def test_the_entropy_of_several_batches_is_that_of_all_their_tokens() -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     parts = [(random(seed, ROWS, TOKENS) * seed, mask(seed)) for seed in (1, 2, 3)]
     for entropy, counted in parts:
         verl_core.agg_loss(entropy, counted, "seq-mean-token-sum")
-    kept, _ = INBOX.take_means()
+    kept, _ = STATE.inbox.take_means()
     every = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
     assert mean_per_token(kept) == pytest.approx(per_single_token(*every))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_kept_of_a_loss_that_is_computed_in_the_trainers_process_holds_no_graph(mode: str) -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     verl_core.agg_loss(random(1, ROWS, TOKENS).requires_grad_(), mask(), mode)
-    ((mean, tokens),), _ = INBOX.take_means()
+    ((mean, tokens),), _ = STATE.inbox.take_means()
     assert (mean.requires_grad, tokens.requires_grad) == (False, False)
 
 
 def test_a_part_whose_tokens_were_all_rejected_leaves_the_others_their_mean() -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     entropy, counted = random(1, ROWS, TOKENS), mask()
     for part in (counted, torch.zeros_like(counted)):
         verl_core.agg_loss(entropy, part, "seq-mean-token-sum")
-    kept, _ = INBOX.take_means()
+    kept, _ = STATE.inbox.take_means()
     assert mean_per_token(kept) == pytest.approx(per_single_token(entropy, counted))
     assert mean_per_token(kept[1:]) is None
 
 
 def test_nothing_is_kept_where_no_run_listens() -> None:
     verl_core.agg_loss(random(1, ROWS, TOKENS), mask(), "token-mean")
-    assert INBOX.take_means() == ([], [])
+    assert STATE.inbox.take_means() == ([], [])
 
 
 @pytest.mark.parametrize("estimator", ["kl", "low_var_kl", "abs", "mse"])
 def test_a_penalty_on_the_rewards_has_its_divergence_per_token(estimator: str) -> None:
-    INBOX.listening = True
+    STATE.inbox.listening = True
     old, reference, counted = -random(1, ROWS, TOKENS), -random(2, ROWS, TOKENS), mask()
     tensors = {"old_log_probs": old, "ref_log_prob": reference, "response_mask": counted}
     batch = TensorDict({**tensors, "token_level_scores": torch.zeros(ROWS, TOKENS)}, batch_size=ROWS)
     controller = verl_core.FixedKLController(kl_coef=0.1)
     _, metrics = verl_trainer.apply_kl_penalty(DataProto(batch=batch), kl_ctrl=controller, kl_penalty=estimator)
-    _, kept = INBOX.take_means()
+    _, kept = STATE.inbox.take_means()
     assert mean_per_token(kept) == pytest.approx(per_single_token(divergence(old, reference, estimator), counted))
     # verl's own is a mean over sequences, of another quantity where the estimator is not one of the KL divergence
     assert metrics["actor/reward_kl_penalty"] != pytest.approx(mean_per_token(kept), rel=1e-3)

@@ -18,10 +18,10 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import Held, Peak, Phase, StepMemory
 from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import plugin, run
+from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.driver import backend, tracking
-from akka_otel_callbacks.verl.driver.batches import INBOX
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
+from akka_otel_callbacks.verl.state import STATE
 from akka_otel_callbacks.verl.worker import memory
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.verl.recorded import calls
@@ -40,18 +40,12 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpSink]:
         "WORLD_SIZE",
     ):
         monkeypatch.delenv(name, raising=False)
-    run.end()
-    tracking._open_ones.clear()
     guard.failures.clear()
-    INBOX.take(None)
     with otlp_sink() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.http)
         monkeypatch.setattr(plugin, "failed", {})
         tracking.install(verl_tracking)
         yield receiver
-    INBOX.listening = False
-    run.end()
-    tracking._open_ones.clear()
 
 
 def make(config: Any = RL, logger: Any = ("akka_otel",)) -> Any:
@@ -67,7 +61,7 @@ def make(config: Any = RL, logger: Any = ("akka_otel",)) -> Any:
 def test_a_run_that_did_not_ask_is_left_alone(sink: OtlpSink) -> None:
     made = make(logger=["console"])
     assert list(made.logger) == ["console"]
-    assert not INBOX.listening
+    assert not STATE.inbox.listening
     made.finish()
     assert sink.metrics() == []
 
@@ -107,18 +101,20 @@ def test_a_whole_recorded_run_arrives(sink: OtlpSink) -> None:
 
 def test_rollouts_come_with_the_step_that_they_belong_to(sink: OtlpSink) -> None:
     made = make()
-    assert INBOX.listening
-    INBOX.keep(Rollouts(scores=np.array([0.0, 1.0]), lengths=np.array([24.0, 5.0]), own_lengths=np.array([24, 5])))
+    assert STATE.inbox.listening
+    STATE.inbox.keep(
+        Rollouts(scores=np.array([0.0, 1.0]), lengths=np.array([24.0, 5.0]), own_lengths=np.array([24, 5]))
+    )
     made.log(data={"training/global_step": 1}, step=1)
     made.finish()
-    assert not INBOX.listening
+    assert not STATE.inbox.listening
     assert sink.latest(names.RL_STEP_COMPLETION_CLIPPED_RATIO).value == 0.5
     assert sink.latest(names.RL_ROLLOUT_REWARD, {names.ATTR_RL_TERM: "total"}).histogram.count == 2
 
 
 def test_devices_that_cannot_be_counted_cost_their_count_alone(sink: OtlpSink) -> None:
     made = make({**RL, "trainer": {"nnodes": 1, "n_gpus_per_node": "auto"}})
-    assert INBOX.listening
+    assert STATE.inbox.listening
     made.finish()
 
 
@@ -184,7 +180,7 @@ def test_a_backend_that_cannot_be_made_leaves_the_training_without_it(
 
 def test_finishing_twice_is_finishing_once(sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
-    monkeypatch.setattr(backend.process, "flush_workers", lambda: flushed.append(1))
+    monkeypatch.setattr(backend, "flush_workers", lambda: flushed.append(1))
     made = make()
     made.finish()
     made.finish()
@@ -196,7 +192,7 @@ def test_the_workers_are_flushed_before_the_telemetry_closes(sink: OtlpSink, mon
     order: list[str] = []
     made = make()
     telemetry = made.logger["akka_otel"]._telemetry
-    monkeypatch.setattr(backend.process, "flush_workers", lambda: order.append("workers"))
+    monkeypatch.setattr(backend, "flush_workers", lambda: order.append("workers"))
     close = telemetry.close
     monkeypatch.setattr(telemetry, "close", lambda error=None: order.append("close") or close(error))
     made.finish()
@@ -381,7 +377,7 @@ def test_every_step_of_a_large_batch_arrives(sink: OtlpSink) -> None:
     for number in range(1, steps + 1):
         shares = {term: list((scores + number) / (place + 2)) for place, term in enumerate(terms[:-1])}
         shares["penalty"] = list(-scores / number)
-        INBOX.keep(
+        STATE.inbox.keep(
             Rollouts(
                 scores=scores + number,
                 lengths=np.arange(rollouts) % 512 + 1,

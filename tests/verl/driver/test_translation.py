@@ -14,9 +14,9 @@ from akka_otel_callbacks.common.recording.recorder import Record, Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
-from akka_otel_callbacks.verl.driver.inbox import PerToken
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
 from akka_otel_callbacks.verl.driver.translation import LogCall, RLTranslation, SFTTranslation, translation_for
+from akka_otel_callbacks.verl.inbox import PerToken
 from tests.verl.driver.test_vocabulary import rows
 from tests.verl.recorded import RL_RUNS, calls, replay, steps
 

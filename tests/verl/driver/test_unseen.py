@@ -22,7 +22,7 @@ def said(
     with caplog.at_level(logging.WARNING, "akka_otel_callbacks"):
         unseen = Unseen(dict(config))
         for row, rollouts in steps:
-            unseen.watch(row, rollouts)
+            unseen.check(row, rollouts)
     return caplog.text
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
-from akka_otel_callbacks.verl.driver.vocabulary import RL_KEYS, SFT_KEYS, Key, phases, rl_step, sft_step
+from akka_otel_callbacks.verl.driver.vocabulary import RL_KEYS, SFT_KEYS, Key, phases, rl_step, row_of, sft_step
 from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 from tests.verl.recorded import FIXTURES, RL_RUNS, steps
 
@@ -139,8 +141,8 @@ def test_rewards_of_a_validation_by_data_source() -> None:
         "val-core/mixed/reward/mean@2": 2.0,
         7: 1.0,
     }
-    assert rl_step(row).eval_reward == {"openai/gsm8k": 0.75, "math": -1.0}
-    assert rl_step({"training/global_step": 1}).eval_reward is None
+    assert rl_step(row_of(row)).eval_reward == {"openai/gsm8k": 0.75, "math": -1.0}
+    assert rl_step(row_of({"training/global_step": 1})).eval_reward is None
 
 
 def test_supervised_rows() -> None:
@@ -177,17 +179,31 @@ def _says(key: Key, version: str) -> bool:
 
 
 @given(rows)
-def test_any_row_gives_numbers_under_known_fields_and_never_an_error(row: dict[object, object]) -> None:
-    for step in (rl_step(row), sft_step(row)):
+def test_a_row_is_the_numbers_that_are_logged(logged: dict[Any, Any]) -> None:
+    row = row_of(logged)
+    assert set(row) == {key for key, value in logged.items() if isinstance(key, str) and number(value) is not None}
+    assert all(type(value) is float for value in row.values())
+
+
+def test_figures_of_any_library_are_numbers_and_nothing_else_is() -> None:
+    logged = {"float": 0.5, "int": 2, "numpy": np.float32(0.25), "count": np.int64(3), "array": np.array([1.5])}
+    others = {"flag": True, "none": None, "text": "0.5", "table": [[1.0]], "figures": {"a": 1.0}, 7: 1.0}
+    assert row_of({**logged, **others}) == {"float": 0.5, "int": 2.0, "numpy": 0.25, "count": 3.0, "array": 1.5}
+
+
+@given(rows)
+def test_any_row_gives_numbers_under_known_fields_and_never_an_error(logged: dict[Any, Any]) -> None:
+    read = row_of(logged)
+    for step in (rl_step(read), sft_step(read)):
         for name in (key.field for key in (RL_KEYS if isinstance(step, RLStep) else SFT_KEYS)):
             assert getattr(step, name) is None or isinstance(getattr(step, name), float)
-    assert all(isinstance(seconds, float) for seconds in phases(row).values())
+    assert all(isinstance(seconds, float) for seconds in phases(read).values())
 
 
 @given(rows, st.sampled_from(RL_KEYS), st.floats(allow_nan=False, allow_infinity=False))
-def test_what_is_under_a_key_is_what_its_field_gets(row: dict[object, object], key: Key, value: float) -> None:
+def test_what_is_under_a_key_is_what_its_field_gets(row: dict[Any, object], key: Key, value: float) -> None:
     first = next(other for other in RL_KEYS if other.field == key.field)
-    assert getattr(rl_step({**row, first.key: value}), key.field) == value * first.scale
+    assert getattr(rl_step(row_of({**row, first.key: value})), key.field) == value * first.scale
 
 
 @given(st.dictionaries(st.text().filter(lambda key: not key.startswith("timing_s/")), st.floats()))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.verl.patching.importhook import after_import
+from akka_otel_callbacks.common.patching.imports import after_import
 
 EPOCHS, MICRO_BATCHES = 2, 2
 """Of each worker, in a step of the tests."""

@@ -47,7 +47,7 @@ def run(config: Any) -> None:
     for line in sys.stdin:
         if line.strip() != "flush":
             break
-        from akka_otel_callbacks.verl.worker.process import flush_workers
+        from akka_otel_callbacks.verl.driver.worker_groups import flush_workers
 
         flush_workers()
         print("flushed", flush=True)

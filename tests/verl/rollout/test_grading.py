@@ -29,8 +29,9 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.graders.call import Call, decoded
 from akka_otel_callbacks.common.graders.failure import GraderFailure, JudgeStopped
 from akka_otel_callbacks.common.graders.graded import graded
-from akka_otel_callbacks.verl.environment import RUN_VARIABLE
-from akka_otel_callbacks.verl.rollout import grading, remote_grading, stopping, tags, tool_calls
+from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
+from akka_otel_callbacks.verl.driver import reward_model
+from akka_otel_callbacks.verl.rollout import grading, remote_grading, stopping, tool_calls
 from akka_otel_callbacks.verl.rollout.grading import GRADED
 
 KEPT = (
@@ -51,12 +52,10 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(owner, name, getattr(owner, name))
     grading.install(reward_loop)
     grading.install_functions(reward)
-    tags.install_scores(reward_loop)
+    reward_model.install_scores(reward_loop)
     remote_grading.install(remote)
     guard.failures.clear()
-    stopping._said.clear()
     yield
-    stopping._said.clear()
     assert not guard.failures
 
 
@@ -271,13 +270,18 @@ def ended(error: BaseException) -> Queue:
     queue = Queue()
     stopping.install(queue)  # type: ignore[arg-type]
 
-    async def compute_score(worker: Any, outputs: Any) -> None:
-        raise error
+    class Worker:
+        async def _compute_score(self, outputs: Any) -> None:
+            raise error
+
+        def _postprocess(self, inputs: Any) -> None: ...
+
+    tool_calls.install_worker(SimpleNamespace(AgentLoopWorker=Worker))  # type: ignore[arg-type]
 
     async def rollout() -> None:
         await queue.async_kv_put(key="a", partition_id="train", tag={"status": "running"})
         with pytest.raises(type(error)):
-            await tool_calls._told_after(compute_score)(None, [])
+            await Worker()._compute_score([])
         await queue.async_kv_put(key="a", partition_id="train", tag={"status": "failure"})
         await queue.async_kv_put(key="b", partition_id="train", tag={"status": "finished"})
 

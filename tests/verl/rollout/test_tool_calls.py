@@ -141,10 +141,15 @@ def test_outside_a_run_nothing_is_counted(loops: ModuleType, monkeypatch: pytest
     assert TALLY not in asyncio.run(completed(made)).extra_fields
 
 
-def test_of_several_outputs_the_last_has_the_tally(loops: ModuleType) -> None:
-    outputs = [SimpleNamespace(extra_fields={}), SimpleNamespace(extra_fields={})]
-    tool_calls._attach(outputs, tool_calls.Tally(3, 1))
-    assert [output.extra_fields for output in outputs] == [{}, {TALLY: (3, 1, False)}]
+def test_of_several_outputs_the_last_has_the_tally(loops: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def with_two_outputs() -> list[Any]:
+        last = await loop(monkeypatch, [[GOOD, NO_JSON]]).run({}, completion=0)
+        outputs = [last.model_copy(update={"extra_fields": {}}), last]
+        await worker()._compute_score(outputs, kwargs={})
+        return outputs
+
+    first, last = asyncio.run(with_two_outputs())
+    assert (first.extra_fields, last.extra_fields) == ({}, {"kept": 1, TALLY: (2, 1, False)})
 
 
 @pytest.mark.parametrize(("window", "ended"), [(9, False), (8, True), (3, True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,8 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import StepMemory
 from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
-from akka_otel_callbacks.verl.worker import memory, process
+from akka_otel_callbacks.verl.state import STATE
+from akka_otel_callbacks.verl.worker import memory
 from tests.support.allocator import ScriptedAllocator
 
 CPU = torch.device("cpu")
@@ -84,10 +86,9 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedAllocator]:
     allocator = ScriptedAllocator(total=TOTAL, external=700, device=CPU)
     allocator.take(Part.WEIGHTS, WEIGHTS)
     allocator.take(Part.OTHER, OTHER)
-    monkeypatch.setattr(memory, "_engines", memory.WeakKeyDictionary())
     monkeypatch.setitem(memory.ALLOCATORS, "cuda", lambda: allocator)
     monkeypatch.setattr("verl.utils.device.get_device_name", lambda: "cuda")
-    monkeypatch.setattr(process, "_process", object())
+    STATE.worker = object()  # type: ignore[assignment]
     monkeypatch.setenv(handed_on.RUN_VARIABLE, "run")
     memory.install(base)
     memory.install_marks(engine_workers)
@@ -228,7 +229,7 @@ def test_a_model_that_was_replaced_is_counted_no_more(engine: Engine) -> None:
 
 
 def without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_process", None)
+    STATE.worker = None
 
 
 def on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +237,7 @@ def on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def where_verls_marks_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_verls_marks_stay_true", False)
+    monkeypatch.delitem(sys.modules, "verl.workers.engine_workers")
 
 
 def under_torchrun_beside_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,8 +360,9 @@ def test_a_verl_that_logs_no_memory_stays_without(engine: Engine) -> None:
     output = TensorDict({}, batch_size=[])
     metrics = {"loss": 0.5}
     assign_non_tensor(output, metrics=metrics)
-    postprocess = memory._with_true_marks(lambda self: output)
-    assert get(postprocess(None), "metrics") == {"loss": 0.5}
+    old = SimpleNamespace(TrainingWorker=type("TrainingWorker", (), {"_postprocess_output": lambda self: output}))
+    memory.install_marks(old)  # type: ignore[arg-type]
+    assert get(old.TrainingWorker()._postprocess_output(), "metrics") == {"loss": 0.5}
     assert not guard.failures
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
+from akka_otel_callbacks.verl.state import STATE
 from akka_otel_callbacks.verl.worker import process, setup_hook
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 
@@ -32,11 +34,10 @@ def named(name: str, **attributes: Any) -> Any:
 
 
 @pytest.fixture
-def verl_worker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def verl_worker() -> ModuleType:
     """verl's module with a class of its own, hooked, in a process that has no worker yet."""
     module: Any = ModuleType("verl.single_controller.base.worker")
     module.Worker = type("Worker", (Worker,), {})
-    monkeypatch.setattr(process, "_process", None)
     process.install(module)
     return module
 
@@ -90,16 +91,16 @@ def test_a_worker_publishes_its_place_from_threads_of_its_own(verl_worker: Modul
     assert point.resource[names.ATTR_SERVICE_INSTANCE_ID.name] == "run-7.2.group.3"
     assert sink.spans() == []
     assert {p.resource[names.ATTR_SERVICE_INSTANCE_ID.name] for p in sink.metrics()} == {"run-7.2.group.3"}
-    process._process.close()
+    STATE.worker.close()
 
 
 def test_a_flush_exports_at_once(verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process.telemetry)
-    assert process._flush(trainer, 5.0)
+    wait_until(lambda: STATE.worker.telemetry)
+    assert process.flush(trainer, 5.0)
     assert len(sink.series(names.JOB_PLACEMENT)) == 1
-    process._process.close()
+    STATE.worker.close()
 
 
 def test_the_last_export_places_a_worker_that_is_gone(
@@ -107,11 +108,11 @@ def test_the_last_export_places_a_worker_that_is_gone(
 ) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "600000")
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process.telemetry)
+    wait_until(lambda: STATE.worker.telemetry)
     gone = weakref.ref(trainer)
     del trainer
     assert gone() is None
-    process._process.close()
+    STATE.worker.close()
     (point,) = sink.series(names.JOB_PLACEMENT)
     assert point.attributes[names.ATTR_JOB_ROLE.name] == "trainer"
 
@@ -122,9 +123,9 @@ def test_without_a_collector_every_worker_has_a_file_of_its_own(
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
     monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
-    wait_until(lambda: process._process.telemetry)
-    assert process._flush(trainer, 5.0)
-    process._process.close()
+    wait_until(lambda: STATE.worker.telemetry)
+    assert process.flush(trainer, 5.0)
+    STATE.worker.close()
     (file,) = tmp_path.iterdir()
     assert file.name == "metrics-group.3.jsonl"
     assert names.JOB_PLACEMENT.name in file.read_text()
@@ -132,8 +133,8 @@ def test_without_a_collector_every_worker_has_a_file_of_its_own(
 
 def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
     assert isinstance(verl_worker.Worker(), Worker)
-    assert process._process is None
-    assert process._flush(None, 1.0) is False
+    assert STATE.worker is None
+    assert process.flush(None, 1.0) is False
 
 
 def test_a_worker_survives_whatever_fails(
@@ -150,7 +151,7 @@ def test_a_gpu_that_cannot_be_told_costs_its_name_only(
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
     assert names.ATTR_HW_ID.name not in point.attributes
-    process._process.close()
+    STATE.worker.close()
     del trainer
 
 
@@ -168,37 +169,8 @@ def test_workers_export_soon_and_never_serve_a_port(given: dict[str, str], expor
 
 
 def test_the_setup_hook_cannot_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.importlib, "import_module", lambda _: 1 / 0)
+    monkeypatch.setitem(sys.modules, "akka_otel_callbacks.verl.plugin", None)  # an import of it raises
     assert setup_hook() is None
-
-
-def test_flushing_without_ray_or_workers_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(process.sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
-    process.flush_workers()
-    monkeypatch.delitem(process.sys.modules, "ray")
-    process.flush_workers()
-
-
-def test_every_worker_is_flushed_once_and_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = []
-    called = []
-
-    def handle(actor_id: str) -> Any:
-        remote = lambda function, timeout_s: called.append(actor_id) or actor_id  # noqa: E731
-        return SimpleNamespace(_actor_id=actor_id, __ray_call__=SimpleNamespace(remote=remote))
-
-    group = type("Group", (), {})
-    first, second = group(), group()
-    first._workers, second._workers = [handle("a"), handle("b")], [handle("b"), handle("c")]
-    monkeypatch.setattr(process, "_groups", process.weakref.WeakSet([first, second]))
-    ray = SimpleNamespace(
-        is_initialized=lambda: True, wait=lambda refs, num_returns, timeout: waited.append((refs, num_returns, timeout))
-    )
-    monkeypatch.setitem(process.sys.modules, "ray", ray)
-    process.flush_workers()
-    assert sorted(called) == ["a", "b", "c"]
-    ((refs, count, timeout_s),) = waited
-    assert (sorted(refs), count, timeout_s) == (["a", "b", "c"], 3, 5.0)
 
 
 def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
@@ -221,13 +193,13 @@ def test_the_switch_of_the_gpu_figures_reaches_a_worker(
     monkeypatch.setattr(health, "Nvml", lambda backend=None, off=False: Nvml(gpus, off=off))
     monkeypatch.setattr(process, "_device_ids", lambda *_: [0])
     for switched_off in (True, False):  # what the sink has of the second, it must not have of the first
-        monkeypatch.setattr(process, "_process", None)
+        STATE.reset()
         monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1" if switched_off else "")
         trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
         wait_until(lambda: sink.series(names.JOB_PLACEMENT))
         if not switched_off:
             wait_until(lambda: sink.series(names.HW_TEMPERATURE))
-        process._process.close()
+        STATE.worker.close()
         has_id = any(names.ATTR_HW_ID.name in point.attributes for point in sink.series(names.JOB_PLACEMENT))
         assert (names.HW_TEMPERATURE.name in sink.names(), has_id) == (not switched_off, not switched_off)
         del trainer
@@ -240,7 +212,7 @@ def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
     monkeypatch.setenv(handed_on.RUN_VARIABLE, environment.to_launch({}, {})[handed_on.RUN_VARIABLE])
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     time.sleep(0.4)
-    assert process._process.telemetry is None
+    assert STATE.worker.telemetry is None
     assert sink.metrics() == []
     del trainer
 

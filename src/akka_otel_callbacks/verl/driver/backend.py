@@ -15,16 +15,17 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.attempts import ASYNCHRONOUS_LOOK_S, LOOK_S, Keeper
+from akka_otel_callbacks.verl.callers import calling_trainer
 from akka_otel_callbacks.verl.config import get
-from akka_otel_callbacks.verl.driver.inbox import INBOX
-from akka_otel_callbacks.verl.driver.job_memory import Gatherer
+from akka_otel_callbacks.verl.driver import update_clock
+from akka_otel_callbacks.verl.driver.job_memory import JobMemory
 from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
 from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
-from akka_otel_callbacks.verl.driver.update_clock import UpdateClock, find_trainer
 from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
+from akka_otel_callbacks.verl.driver.worker_groups import flush_workers
 from akka_otel_callbacks.verl.settings import devices, is_rl, planned_steps
-from akka_otel_callbacks.verl.worker import process
+from akka_otel_callbacks.verl.state import STATE
 
 
 class Backend:
@@ -37,8 +38,7 @@ class Backend:
     def __init__(self, config: Any) -> None:
         verl = sys.modules.get("verl")
         self._translation = translation_for(config, getattr(verl, "__version__", ""))
-        self._clock = UpdateClock()
-        self._memory = Gatherer(config)
+        self._memory = JobMemory(config)
         self._unseen = Unseen(config)
         self._finished = False
         self._pid = os.getpid()
@@ -48,9 +48,9 @@ class Backend:
         self._saves = Saves(config, self._telemetry, self._translation.step_type)
         look_s = ASYNCHRONOUS_LOOK_S if is_asynchronous(config) else LOOK_S
         self._checkpoints = Keeper(config, run.attempt(config), look_s, self._saves.noted)
-        guarded(self._saves.watch)()
+        guarded(self._saves.listen)()
         if self._telemetry.recording:
-            self._watch(config)
+            self._listen(config)
             self._checkpoints.start()
         atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
 
@@ -64,15 +64,15 @@ class Backend:
 
     @guarded
     def log(self, data: Any, step: int) -> None:
-        row = dict(data)
-        if self._translation.step_key not in row:
-            self._telemetry.capture(LogCall(self._translation, row, int(step)))
+        logged = dict(data)
+        if self._translation.step_key not in logged:
+            self._telemetry.capture(LogCall(self._translation, logged, int(step)))
             return
-        memory = self._memory.gather(row) if self._telemetry.recording else None
-        rollouts = INBOX.take(number(row.get(RL_STEP_KEY)))
+        memory = self._memory.ask(logged) if self._telemetry.recording else None
+        rollouts = STATE.inbox.take(number(logged.get(RL_STEP_KEY)))
         if self._telemetry.recording:
-            self._unseen.watch(row, rollouts)
-        call = LogCall(self._translation, row, int(step), rollouts, self._clock.read(), memory)
+            self._unseen.check(logged, rollouts)
+        call = LogCall(self._translation, logged, int(step), rollouts, update_clock.end_update(), memory)
         self._telemetry.capture(call, step=True)
         if self._is_killed:
             self._telemetry.flush(0)
@@ -84,20 +84,20 @@ class Backend:
             return
         self._finished = True
         atexit.unregister(self.finish)
-        INBOX.listening = False
+        STATE.inbox.listening = False
         self._checkpoints.close()
         self._saves.close()
-        process.flush_workers()
+        flush_workers()
         self._telemetry.close(error)
         run.end()
 
     @guarded
-    def _watch(self, config: Any) -> None:
+    def _listen(self, config: Any) -> None:
         trainer = None
         if is_rl(config):
-            INBOX.listening = True
-        elif (trainer := find_trainer()) is not None:
-            self._clock.watch(trainer)
+            STATE.inbox.listening = True
+        elif (trainer := calling_trainer(update_clock.FIRST_CALL)) is not None:
+            guarded(update_clock.install)(type(trainer))
         known = {names.JOB_DEVICES: devices(config), names.JOB_STEPS_PLANNED: planned_steps(config, trainer)}
         for metric, value in known.items():
             if value is not None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.common.frames import variables
-from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl.driver.inbox import INBOX
+from akka_otel_callbacks.common.patching.calls import Call, after, around
+from akka_otel_callbacks.verl.callers import calling_trainer
+from akka_otel_callbacks.verl.driver import reward_model
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns
-from akka_otel_callbacks.verl.patching.importhook import wrap
-from akka_otel_callbacks.verl.rollout import tags
 from akka_otel_callbacks.verl.rollout.grading import GRADED
 from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.state import STATE
 
 
 def install(metric_utils: ModuleType) -> None:
     """Every trainer calls `compute_data_metrics(batch, use_critic)` once for a step, or for a part of one."""
-    wrap(metric_utils, "compute_data_metrics", _keeping)
+    after(metric_utils, "compute_data_metrics", _keep)
 
 
 def install_v1(trainer_base: ModuleType) -> None:
@@ -28,53 +27,42 @@ def install_v1(trainer_base: ModuleType) -> None:
 
 
 def install_trainer(trainer: type) -> None:
-    wrap(trainer, "_compute_metrics", lambda compute: _describing(compute, _described_v1))
-    tags.install_reward_model(trainer)
+    around(trainer, "_compute_metrics", _describe)
+    reward_model.install(trainer)
 
 
 def install_main_trainer() -> None:
     """The v1 trainer of verl 0.8 runs as `__main__`, where no import hook sees it: it is found on the call stack."""
-    for called in variables("self"):
-        found = type(called["self"])
-        if found.__module__ == "__main__" and hasattr(found, "_compute_metrics"):  # a user's own v0 trainer has none
-            install_trainer(found)
+    trainer = calling_trainer("_compute_metrics")  # a user's own v0 trainer has none
+    if trainer is not None and type(trainer).__module__ == "__main__":
+        install_trainer(type(trainer))
 
 
 def install_separation(ray_trainer: ModuleType) -> None:
-    wrap(
-        ray_trainer.SeparateRayPPOTrainer,
-        "_fit_collect_metrics",
-        lambda collect: _describing(collect, _described_separation),
-    )
+    around(ray_trainer.SeparateRayPPOTrainer, "_fit_collect_metrics", _describe_separation)
 
 
-def _keeping(compute: Callable[..., Any]) -> Callable[..., Any]:
-    def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
-        metrics = compute(*args, **kwargs)
-        if INBOX.listening:
-            _keep(args[0] if args else kwargs.get("batch"))
-        return metrics
-
-    return compute_data_metrics
+def _describe(compute: Call) -> Iterator[None]:
+    """Tells what there is of the rollouts beside the batch that verl computes its figures of in this call."""
+    if STATE.inbox.listening:
+        STATE.inbox.described = described_v1(compute.owner, compute.get(1, "batch"))
+        yield
+        STATE.inbox.described = None
 
 
-def _describing(compute: Callable[..., Any], describe: Callable[..., Rollouts | None]) -> Callable[..., Any]:
-    def wrapped(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        if not INBOX.listening:
-            return compute(self, batch, *args, **kwargs)
-        INBOX.described = describe(self, batch)
-        try:
-            return compute(self, batch, *args, **kwargs)
-        finally:
-            INBOX.described = None
-
-    return wrapped
+def _describe_separation(collect: Call) -> Iterator[None]:
+    if STATE.inbox.listening:
+        STATE.inbox.described = Rollouts(step=collect.owner.global_steps)
+        yield
+        STATE.inbox.described = None
 
 
-@guarded
-def _keep(batch: Any) -> None:
-    entropy, kl = INBOX.take_means()
-    INBOX.keep(replace(_seen(batch, INBOX.described or Rollouts()), entropy=entropy, kl=kl))
+def _keep(compute: Call) -> None:
+    inbox = STATE.inbox
+    if inbox.listening:
+        entropy, kl = inbox.take_means()
+        seen = _seen(compute.get(0, "batch"), inbox.described or Rollouts())
+        inbox.keep(replace(seen, entropy=entropy, kl=kl))
 
 
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
@@ -100,8 +88,7 @@ def _seen(batch: Any, described: Rollouts) -> Rollouts:
     return seen
 
 
-@guarded
-def _described_v1(trainer: Any, batch: Any) -> Rollouts:
+def described_v1(trainer: Any, batch: Any) -> Rollouts:
     """Keys are `{uid}_{session}_{index}`; an agent loop may leave several outputs of one session, of which the last
     holds the reward's completion. Tags tell the rows that only pad the batch."""
     rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
@@ -111,9 +98,9 @@ def _described_v1(trainer: Any, batch: Any) -> Rollouts:
         step=trainer.global_steps,
         groups=[session.rsplit("_", 1)[0] for session in sessions],
         last_of_session=_last_of_session(keys),
-        terms=columns(tags.take_terms(rows)),
+        terms=columns(reward_model.take_terms(rows)),
         tools=[tag.get(TALLY) for _, tag in rows],
-        graded=tags.take_graded(rows),
+        graded=reward_model.take_graded(rows),
         tokens=sum(tag["prompt_len"] + tag["response_len"] for _, tag in rows),
     )
 
@@ -123,8 +110,3 @@ def _last_of_session(keys: Sequence[str]) -> list[bool]:
     for session, _, index in (key.rpartition("_") for key in keys):
         last[session] = max(last.get(session, 0), int(index))
     return [last[session] == int(index) for session, _, index in (key.rpartition("_") for key in keys)]
-
-
-@guarded
-def _described_separation(trainer: Any, batch: Any) -> Rollouts:
-    return Rollouts(step=trainer.global_steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl.driver.vocabulary import Row
 from akka_otel_callbacks.verl.settings import get
@@ -22,10 +21,8 @@ def idle(row: Row, config: Any) -> dict[str, float]:
       known: `generate_async` is timed on the event loop that the update blocks, so that it spans the update.
     * separate_async (v1): the trainer waits for samples within `gen`; of the servers nothing is known.
     """
-    step = number(row.get("timing_s/step"))
-    waited = number(row.get("timing_s/gen"))
-    trainer = number(row.get("fully_async/trainer/idle_ratio"))
-    rollout = number(row.get("fully_async/rollouter/idle_ratio"))
+    step, waited = row.get("timing_s/step"), row.get("timing_s/gen")
+    trainer, rollout = row.get("fully_async/trainer/idle_ratio"), row.get("fully_async/rollouter/idle_ratio")
     is_separate = ONE_STEP_OFF_KEY in row or get(config, "trainer.v1.trainer_mode") == "separate_async"
     if step and is_separate and waited is not None:
         trainer = waited / step

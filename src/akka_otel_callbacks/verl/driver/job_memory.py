@@ -11,23 +11,24 @@ from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.memory.account import StepMemory, most_reserved
-from akka_otel_callbacks.verl.driver.vocabulary import SFT_STEP_KEY, Row
+from akka_otel_callbacks.verl.driver.vocabulary import SFT_STEP_KEY, Logged
+from akka_otel_callbacks.verl.driver.worker_groups import driven_workers
 from akka_otel_callbacks.verl.settings import get
-from akka_otel_callbacks.verl.worker import memory, process
+from akka_otel_callbacks.verl.worker import memory
 
 ANSWER_TIMEOUT_S = 0.5
 """How long after they were asked the workers are waited for. A worker answers within milliseconds between two of
 verl's calls."""
 WAIT_TIMEOUT_S = 1.0
-"""How long after its start a gathering is waited for, which has many workers to ask and their answers to take."""
+"""How long after its begin a request is waited for, which has many workers to ask and their answers to take."""
 UPDATED = ("actor/grad_norm", SFT_STEP_KEY)
-"""A row with one of them is of a step that trained the policy; a worker without an account then never has one."""
+"""A call that logs one of them is of a step that trained the policy; a worker without an account then never has one."""
 
-Gathered = Callable[[], StepMemory | None]
-"""Gives the job's memory in a step, on the translator's thread."""
+MemoryOfStep = Callable[[], StepMemory | None]
+"""Gives the job's memory in one step, on the translator's thread."""
 
 
-class Gatherer:
+class JobMemory:
     """The memory of a job, from its workers or, without Ray, from this process's own account.
 
     Args:
@@ -40,13 +41,13 @@ class Gatherer:
         self._marks_only = get(config, "async_training") is not None
         self._without: set[Any] = set()
         self._marks: dict[Any, StepMemory] = {}
-        self._latest: Gathering | None = None
+        self._latest: Request | None = None
 
     @guarded
-    def gather(self, row: Row) -> Gathered | None:
-        """Begins to gather for the step of a row, and waits for nothing. None where there is nothing to gather, or
-        where the step before is not done."""
-        if not self._has_accounts or not any(key in row for key in UPDATED):
+    def ask(self, logged: Logged) -> MemoryOfStep | None:
+        """Begins to ask for the step of a log call, and waits for nothing. None where there is nobody to ask, or where
+        the request before is not done."""
+        if not self._has_accounts or not any(key in logged for key in UPDATED):
             return None
         own = memory.answer()
         if own is not None:
@@ -54,13 +55,13 @@ class Gatherer:
         ray = sys.modules.get("ray")
         if ray is None or not ray.is_initialized() or (self._latest is not None and self._latest.is_alive()):
             return None
-        self._latest = Gathering(self)
+        self._latest = Request(self)
         self._latest.start()
         return self._latest.result
 
-    def asked(self) -> dict[Any, Any]:
+    def workers(self) -> dict[Any, Any]:
         """The workers that may have an account, by their ID."""
-        return {name: handle for name, handle in process.driven().items() if name not in self._without}
+        return {name: handle for name, handle in driven_workers().items() if name not in self._without}
 
     def received(self, answers: Mapping[Any, StepMemory | None], *, complete: bool) -> StepMemory | None:
         """The job's figures from its workers' answers. The marks only ever rise, so those of a worker that was left
@@ -76,12 +77,12 @@ class Gatherer:
         return most_reserved([*(told.values() if has_parts else ()), *self._marks.values()]) if told else None
 
 
-class Gathering(threading.Thread):
-    """One step's questions and answers."""
+class Request(threading.Thread):
+    """Asks the workers for one step."""
 
-    def __init__(self, gatherer: Gatherer) -> None:
+    def __init__(self, job: JobMemory) -> None:
         super().__init__(name="akka-otel-memory", daemon=True)
-        self._gatherer = gatherer
+        self._job = job
         self._result: StepMemory | None = None
         self._began = time.monotonic()
         self._training_thread = threading.get_ident()
@@ -89,12 +90,12 @@ class Gathering(threading.Thread):
     @guarded
     def run(self) -> None:
         ray = sys.modules["ray"]
-        asked = self._gatherer.asked()
+        asked = self._job.workers()
         calls = {handle.__ray_call__.remote(memory.answer): name for name, handle in asked.items()}
         if calls:
             ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=ANSWER_TIMEOUT_S)
             answers = {calls[call]: answer for call, answer in _answers(ray, ready)}
-            self._result = self._gatherer.received(answers, complete=len(answers) == len(calls))
+            self._result = self._job.received(answers, complete=len(answers) == len(calls))
 
     def result(self) -> StepMemory | None:
         """The job's figures; None where no worker answered in time. The training thread, which may have to translate

@@ -7,17 +7,17 @@ can choose for the divergence, some do not estimate the KL divergence.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.driver.inbox import INBOX, PerToken
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.inbox import PerToken
+from akka_otel_callbacks.verl.state import STATE
 
 TOKEN_MEAN = "token-mean"
 KL_ESTIMATORS = frozenset({"kl", "k1", "low_var_kl", "k3"})
@@ -31,7 +31,7 @@ IN_THE_LOSS = ((KL, "kl_loss"), (ENTROPY, "actor/entropy_loss"))
 entropy right before it."""
 
 
-class Watch:
+class Aggregated:
     """What verl aggregates within one call of the actor's loss, or of the penalty on the rewards."""
 
     def __init__(self) -> None:
@@ -43,9 +43,6 @@ class Watch:
         """An estimate of the KL divergence of each token: the same tensor, where the run's estimator gives one."""
 
 
-_watch: Watch | None = None
-
-
 def is_kl(estimator: Any) -> bool:
     """Whether verl's name of an estimator is one of the KL divergence. A `+` behind it changes its gradient only."""
     return str(estimator).removesuffix("+") in KL_ESTIMATORS
@@ -53,124 +50,91 @@ def is_kl(estimator: Any) -> bool:
 
 def install(core_algos: ModuleType) -> None:
     """The workers' losses and the trainer's process aggregate by this one function."""
-    wrap(core_algos, "agg_loss", _watched_mean)
-    wrap(core_algos, "kl_penalty", _watched_divergence)
+    after(core_algos, "agg_loss", _keep_mean)
+    after(core_algos, "kl_penalty", _keep_divergence)
 
 
 def install_loss(losses: ModuleType) -> None:
     """The actor's loss, in the workers."""
-    wrap(losses, "ppo_loss", _completed)
+    around(losses, "ppo_loss", _add_to_metrics)
 
 
 def install_penalty(ray_trainer: ModuleType) -> None:
     """The penalty on the rewards, in the trainer's process."""
-    wrap(ray_trainer, "apply_kl_penalty", _kept)
+    around(ray_trainer, "apply_kl_penalty", _keep_penalty)
 
 
 @contextmanager
-def _watching() -> Iterator[Watch]:
-    global _watch
-    _watch = watch = Watch()
+def _aggregated() -> Iterator[Aggregated]:
+    """What verl aggregates until the end of the block."""
+    STATE.aggregated = aggregated = Aggregated()
     try:
-        yield watch
+        yield aggregated
     finally:
-        _watch = None
+        STATE.aggregated = None
 
 
-def _watched_mean(agg_loss: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(agg_loss)
-
-    @guarded
-    def mean(watch: Watch, args: Any, kwargs: Any) -> Any:
-        arguments = signature.bind(*args, **kwargs).arguments
-        tensor = arguments["loss_mat"]
-        seen = watch.kl if tensor is watch.divergence else tensor
-        return agg_loss(**{**arguments, "loss_mat": seen.detach().float(), "loss_agg_mode": TOKEN_MEAN})
-
-    @guarded
-    def keep_entropy(args: Any, kwargs: Any, aggregated: Any) -> None:
-        arguments = signature.bind(*args, **kwargs).arguments
+def _keep_mean(agg_loss: Call) -> None:
+    if STATE.aggregated is not None:
+        STATE.aggregated.means.append(_mean(agg_loss, STATE.aggregated))
+    elif STATE.inbox.listening:  # of all that it aggregates, the trainer's process has the entropy only
+        arguments = agg_loss.bound().arguments
         tensor, mask = arguments["loss_mat"], arguments["loss_mask"]
         is_mean = arguments["loss_agg_mode"] == TOKEN_MEAN
-        INBOX.entropy.append(PerToken(aggregated.detach() if is_mean else masked_mean(tensor, mask), mask.sum()))
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        aggregated = agg_loss(*args, **kwargs)
-        if _watch is not None:
-            _watch.means.append(mean(_watch, args, kwargs))
-        elif INBOX.listening:  # of all that it aggregates, the trainer's process has the entropy only
-            keep_entropy(args, kwargs, aggregated)
-        return aggregated
-
-    return wrapped
-
-
-def _watched_divergence(kl_penalty: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(kl_penalty)
-
-    @guarded
-    def estimated(watch: Watch, args: Any, kwargs: Any, divergence: Any) -> None:
-        log_prob, reference, estimator = signature.bind(*args, **kwargs).args
-        watch.divergence, watch.kl = divergence, divergence
-        if not is_kl(estimator):
-            watch.kl = kl_penalty(log_prob.detach().float(), reference.float(), ESTIMATOR)
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        divergence = kl_penalty(*args, **kwargs)
-        if _watch is not None:
-            estimated(_watch, args, kwargs, divergence)
-        return divergence
-
-    return wrapped
-
-
-def _completed(ppo_loss: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(ppo_loss)
-
-    @guarded
-    def is_needed(args: Any, kwargs: Any) -> bool:
-        config = signature.bind(*args, **kwargs).arguments["config"]
-        return config.loss_agg_mode != TOKEN_MEAN or (config.use_kl_loss and not is_kl(config.kl_loss_type))
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not is_active() or not is_needed(args, kwargs):
-            return ppo_loss(*args, **kwargs)
-        with _watching() as watch:
-            result = ppo_loss(*args, **kwargs)
-        _add(result, watch)
-        return result
-
-    return wrapped
+        mean = agg_loss.result.detach() if is_mean else masked_mean(tensor, mask)
+        STATE.inbox.entropy.append(PerToken(mean, mask.sum()))
 
 
 @guarded
-def _add(result: Any, watch: Watch) -> None:
-    """Adds to the loss's metrics what verl then sums up over micro-batches and averages over workers, as its own. verl
-    refuses an entry that one worker has fewer values of than the others: it must never be missing."""
-    metrics, means = result[1], list(watch.means)
+def _mean(agg_loss: Call, aggregated: Aggregated) -> Any:
+    """The mean per token by verl's own function."""
+    arguments = agg_loss.bound().arguments
+    tensor = arguments["loss_mat"]
+    seen = aggregated.kl if tensor is aggregated.divergence else tensor
+    return agg_loss.function(**{**arguments, "loss_mat": seen.detach().float(), "loss_agg_mode": TOKEN_MEAN})
+
+
+def _keep_divergence(kl_penalty: Call) -> None:
+    aggregated = STATE.aggregated
+    if aggregated is None:
+        return
+    log_prob, reference, estimator = kl_penalty.bound().args
+    aggregated.divergence, aggregated.kl = kl_penalty.result, kl_penalty.result
+    if not is_kl(estimator):
+        aggregated.kl = kl_penalty.function(log_prob.detach().float(), reference.float(), ESTIMATOR)
+
+
+def _add_to_metrics(ppo_loss: Call) -> Iterator[None]:
+    """Adds to the loss's metrics what verl then sums up over micro-batches and averages over workers, as its own."""
+    if not is_active() or not _is_needed(ppo_loss.bound().arguments["config"]):
+        return
+    with _aggregated() as aggregated:
+        yield
+    if ppo_loss.error is None:
+        _add(ppo_loss.result[1], list(aggregated.means))
+
+
+def _is_needed(config: Any) -> bool:
+    return bool(config.loss_agg_mode != TOKEN_MEAN or (config.use_kl_loss and not is_kl(config.kl_loss_type)))
+
+
+def _add(metrics: dict[str, Any], means: list[Any]) -> None:
+    """verl refuses an entry that one worker has fewer values of than the others: it must never be missing."""
     for ours, theirs in IN_THE_LOSS:
-        own = metrics.get(theirs)
+        own: Any = metrics.get(theirs)
         if hasattr(own, "aggregation"):
             mean = means.pop() if means else None
             metrics[ours] = type(own)(value=math.nan if mean is None else mean, aggregation=own.aggregation)
 
 
-def _kept(apply_kl_penalty: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(data: Any, *args: Any, **kwargs: Any) -> Any:
-        if not INBOX.listening:
-            return apply_kl_penalty(data, *args, **kwargs)
-        with _watching() as watch:
-            result = apply_kl_penalty(data, *args, **kwargs)
-        _keep_kl(data, watch)
-        return result
-
-    return wrapped
-
-
-@guarded
-def _keep_kl(data: Any, watch: Watch) -> None:
-    mask = data.batch["response_mask"]
-    INBOX.kl.append(PerToken(masked_mean(watch.kl, mask), mask.sum()))
+def _keep_penalty(apply_kl_penalty: Call) -> Iterator[None]:
+    if not STATE.inbox.listening:
+        return
+    with _aggregated() as aggregated:
+        yield
+    if apply_kl_penalty.error is None:
+        mask = apply_kl_penalty.get(0, "data").batch["response_mask"]
+        STATE.inbox.kl.append(PerToken(masked_mean(aggregated.kl, mask), mask.sum()))
 
 
 def masked_mean(tensor: Any, mask: Any) -> Any:

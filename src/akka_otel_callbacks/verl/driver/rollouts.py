@@ -13,8 +13,8 @@ from akka_otel_callbacks.common.numbers import mean, number
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.recording.tools import set_tools
 from akka_otel_callbacks.common.vocabulary.step import RLStep
-from akka_otel_callbacks.verl.driver.inbox import PerToken
 from akka_otel_callbacks.verl.driver.limits import Limits
+from akka_otel_callbacks.verl.inbox import PerToken
 
 SCORE, ADDED_TO_SCORE = "score", "overlong_reward"
 """A reward function that returns a dict has its total under `score`; only verl's DAPO reward manager adds a term to

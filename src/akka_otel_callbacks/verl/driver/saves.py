@@ -6,32 +6,30 @@ trainer is found where it opens the run, and its class is changed there: in no o
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.checkpoints.engine_save import saved
-from akka_otel_callbacks.common.frames import variables
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.patching.calls import Call, around
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
 from akka_otel_callbacks.common.vocabulary.names import SftStepPhase
 from akka_otel_callbacks.common.vocabulary.step import Step
+from akka_otel_callbacks.verl.callers import calling_objects
 from akka_otel_callbacks.verl.config import get
-from akka_otel_callbacks.verl.patching.importhook import wrap
 from akka_otel_callbacks.verl.settings import is_rl, lora_rank
+from akka_otel_callbacks.verl.state import STATE
 
 METHODS = ("_save_checkpoint", "save_checkpoint")
 """Of reinforcement trainers, and of the handler that supervised ones have, or of themselves up to 0.6."""
 HANDLER = "ckpt_handler"
 RESUMABLE = {"model", "optimizer", "extra"}
 """What a training resumes from; the schedule is in `extra`."""
-
-_open: list[Saves] = []
 
 
 class Save(NamedTuple):
@@ -61,11 +59,11 @@ class Saves:
         self._saving = False
         self._waiting: list[Save] = []
 
-    def watch(self) -> None:
+    def listen(self) -> None:
         """From the function of the trainer that opens the run, until `close`."""
         for owner, name in _savers():
-            wrap(owner, name, _timed)
-        _open.append(self)
+            around(owner, name, _time)
+        STATE.saves.append(self)
 
     @guarded
     def begin(self, trainer: object) -> Save | None:
@@ -99,8 +97,8 @@ class Saves:
             saved(self._telemetry, now_s - save.start_s, artifact_kind=self._kind)
 
     def close(self) -> None:
-        if self in _open:
-            _open.remove(self)
+        if self in STATE.saves:
+            STATE.saves.remove(self)
         if self._waiting:
             logger.warning(
                 "%d asynchronous saves were not seen to end, and are in no figure: verl's note of the latest "
@@ -136,8 +134,7 @@ def is_asynchronous(config: Any) -> bool:
 
 def _savers() -> Iterator[tuple[type, str]]:
     """The class, and the method of it, that saves for the trainer whose method is being called."""
-    for called in variables("self"):
-        trainer = called["self"]
+    for trainer in calling_objects():
         for owner in (getattr(trainer, HANDLER, None), trainer):
             name = next((name for name in METHODS if callable(getattr(type(owner), name, None))), None)
             if name is not None:
@@ -145,30 +142,10 @@ def _savers() -> Iterator[tuple[type, str]]:
                 return
 
 
-def _timed(save: Callable[..., Any]) -> Callable[..., Any]:
-    async def saves_later(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Measured(self):
-            return await save(self, *args, **kwargs)
-
-    def saves(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Measured(self):
-            return save(self, *args, **kwargs)
-
-    return saves_later if inspect.iscoroutinefunction(save) else saves
-
-
-class _Measured:
-    """Around one save, of whichever run is open then."""
-
-    def __init__(self, trainer: object) -> None:
-        self._run = _open[-1] if _open else None
-        self._trainer = trainer
-        self._save: Save | None = None
-
-    def __enter__(self) -> None:
-        if self._run is not None:
-            self._save = self._run.begin(self._trainer)
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._run is not None:
-            self._run.end(self._save, error)
+def _time(save: Call) -> Iterator[None]:
+    """Times a save of whichever run is open then."""
+    if STATE.saves:
+        run = STATE.saves[-1]
+        begun = run.begin(save.owner)
+        yield
+        run.end(begun, save.error)

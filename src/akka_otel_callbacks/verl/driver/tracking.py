@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.config import LOGGER, backends
 from akka_otel_callbacks.verl.environment import is_disabled
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.verl.driver.backend import Backend
 
-_open_ones: dict[Backend, weakref.WeakSet[Any]] = {}
-"""What is open in this process, with those of verl's `Tracking` that log to it and are not finished."""
 TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer", "SFTTrainer")
 
 
@@ -30,8 +27,8 @@ def install(tracking: ModuleType) -> None:
     target = tracking.Tracking
     if LOGGER not in target.supported_backend:
         target.supported_backend = [*target.supported_backend, LOGGER]
-    wrap(target, "__init__", _opening)
-    wrap(target, "finish" if hasattr(target, "finish") else "__del__", _closing)
+    after(target, "__init__", _open)
+    around(target, "finish" if hasattr(target, "finish") else "__del__", _close_after)
 
 
 def install_fit(ray_trainer: ModuleType) -> None:
@@ -40,89 +37,55 @@ def install_fit(ray_trainer: ModuleType) -> None:
     end of `fit` is the end of the run."""
     for name in TRAINERS:
         if hasattr(ray_trainer, name):
-            wrap(getattr(ray_trainer, name), "fit", _ending)
+            around(getattr(ray_trainer, name), "fit", _end_after)
 
 
-def _opening(init: Callable[..., None]) -> Callable[..., None]:
-    signature = inspect.signature(init)
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        _open(self, signature.bind(self, *args, **kwargs).arguments)
-
-    return __init__
-
-
-@guarded
-def _open(tracking: Any, arguments: Mapping[str, Any]) -> None:
+def _open(init: Call) -> None:
     """A second `Tracking` of the process, such as one for validations, logs to the same run."""
+    arguments = init.bound().arguments
     if LOGGER not in backends(arguments.get("default_backend")) or is_disabled():
         return
     from akka_otel_callbacks.verl.driver import batches
     from akka_otel_callbacks.verl.driver.backend import Backend
 
-    if not _open_ones:
+    if not STATE.backends:
         guarded(batches.install_main_trainer)()
         plugin.warn_of_failed()
-        _open_ones[Backend(arguments.get("config"))] = weakref.WeakSet()
-    (backend,) = _open_ones
-    _open_ones[backend].add(tracking)
-    tracking.logger[LOGGER] = backend
+        STATE.backends[Backend(arguments.get("config"))] = weakref.WeakSet()
+    (backend,) = STATE.backends
+    STATE.backends[backend].add(init.owner)
+    init.owner.logger[LOGGER] = backend
 
 
-def _closing(finish: Callable[..., None]) -> Callable[..., None]:
-    close, exit_begun, current = _close, sys.is_finalizing, sys.exc_info  # a module may lose its names at the exit
-
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
-        failed = kwargs.get("exit_code", args[0] if args else 0) != 0
-        error = current()[1] if failed else None  # verl finishes in a `finally`
-        try:
-            finish(self, *args, **kwargs)
-        finally:
-            if not exit_begun():  # the handlers of the exit, which come before, have ended what was open
-                close(self, error)
-
-    return wrapped
+def _close_after(
+    finish: Call,
+    exit_begun: Callable[[], bool] = sys.is_finalizing,  # at the exit a module may lose its names
+    current: Callable[[], Any] = sys.exc_info,
+) -> Iterator[None]:
+    failed = (finish.get(1, "exit_code") or 0) != 0
+    error = current()[1] if failed else None  # verl finishes in a `finally`
+    yield
+    if not exit_begun():  # the handlers of the exit, which come before, have ended what was open
+        _close(finish.owner, error)
 
 
-def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
-    async def ended_later(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _closed_after():
-            return await fit(self, *args, **kwargs)
-
-    def ended(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _closed_after():
-            return fit(self, *args, **kwargs)
-
-    return ended_later if inspect.iscoroutinefunction(fit) else ended
-
-
-@contextmanager
-def _closed_after() -> Iterator[None]:
+def _end_after(fit: Call) -> Iterator[None]:
     """Ends what is open in this process: v0's `fit` keeps its `Tracking` to itself."""
-    error: BaseException | None = None
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        for backend in list(_open_ones):
-            _end(backend, error)
+    yield
+    for backend in list(STATE.backends):
+        _end(backend, fit.error)
 
 
-@guarded
 def _close(tracking: Any, error: BaseException | None) -> None:
     loggers = getattr(tracking, "logger", None)
     backend: Any = loggers.get(LOGGER) if isinstance(loggers, dict) else None  # a subclass may call anything so
-    users = _open_ones.get(backend)
+    users = STATE.backends.get(backend)
     if users is not None:
         users.discard(tracking)
         if not users:
             _end(backend, error)
 
 
-@guarded
 def _end(backend: Backend, error: BaseException | None) -> None:
-    _open_ones.pop(backend, None)
+    STATE.backends.pop(backend, None)
     backend.finish(error)

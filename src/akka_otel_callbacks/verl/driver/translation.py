@@ -14,11 +14,20 @@ from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.verl.driver.idle import idle
-from akka_otel_callbacks.verl.driver.job_memory import Gathered
+from akka_otel_callbacks.verl.driver.job_memory import MemoryOfStep
 from akka_otel_callbacks.verl.driver.limits import Limits, limits
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, mean_per_token, set_figures
 from akka_otel_callbacks.verl.driver.unusable import REWARD_KL, unusable_keys
-from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY, SFT_STEP_KEY, eval_rewards, rl_step, sft_step
+from akka_otel_callbacks.verl.driver.vocabulary import (
+    RL_STEP_KEY,
+    SFT_STEP_KEY,
+    Logged,
+    Row,
+    eval_rewards,
+    rl_step,
+    row_of,
+    sft_step,
+)
 from akka_otel_callbacks.verl.settings import get, is_rl, trainer_processes
 
 
@@ -27,17 +36,21 @@ class LogCall:
     """One call of `Tracking.log` and what else was seen since the one before."""
 
     translation: Translation
-    row: dict[str, Any]
+    logged: Logged
     number: int
     rollouts: Sequence[Rollouts] = ()
     update_s: float | None = None
     """Wall time of a supervised update, its input left out."""
-    memory: Gathered | None = None
+    memory: MemoryOfStep | None = None
     """What filled the devices in this step."""
 
     @property
     def values_held(self) -> int:
         return sum(batch.values_held for batch in self.rollouts)
+
+    def row(self) -> Row:
+        """The numbers that it logs, read anew each time."""
+        return row_of(self.logged)
 
     def deliver(self, recorder: Recorder) -> None:
         step = self.translation.step_of(self)
@@ -70,17 +83,18 @@ class RLTranslation:
         self._parts = 1 if get(config, "async_training") is not None else updates
         """Times that verl takes the policy's entropy of a batch that it computes its figures of."""
         self._early_number: int | None = None
-        self._early_row: dict[str, Any] = {}
+        self._early: Row = {}
 
     def step_of(self, call: LogCall) -> RLStep | None:
         """The step that a call completes. fully_async logs its rollout servers' part of a step and a validation in
         calls of their own, before the step itself; they are kept for that step."""
-        row = self._with_early(call)
-        if RL_STEP_KEY not in call.row:
-            self._early_number, self._early_row = call.number, row
-            rewards = eval_rewards(call.row)  # at once: a validation before the training has no step to wait for
+        logged = call.row()
+        row = {**self._early, **logged} if call.number == self._early_number else logged
+        if RL_STEP_KEY not in row:
+            self._early_number, self._early = call.number, row
+            rewards = eval_rewards(logged)  # at once: a validation before the training has no step to wait for
             return RLStep(eval_reward=rewards) if rewards else None
-        self._early_number, self._early_row = None, {}
+        self._early_number, self._early = None, {}
         kl = mean_per_token(part for batch in call.rollouts for part in batch.kl)
         step = rl_step(row, self._unusable if kl is None else self._unusable | {REWARD_KL})
         step.kl = kl if step.kl is None else step.kl
@@ -104,9 +118,6 @@ class RLTranslation:
             return None
         return mean_per_token(part for batch in batches for part in batch.entropy)
 
-    def _with_early(self, call: LogCall) -> dict[str, Any]:
-        return self._early_row | call.row if call.number == self._early_number else call.row
-
 
 class SFTTranslation:
     """Of a supervised trainer, under torchrun or Ray."""
@@ -120,8 +131,9 @@ class SFTTranslation:
 
     def step_of(self, call: LogCall) -> SFTStep:
         """A validation's row has no number of its own: it amends the step before it."""
-        step = sft_step(call.row)
-        if SFT_STEP_KEY not in call.row:
+        row = call.row()
+        step = sft_step(row)
+        if SFT_STEP_KEY not in row:
             return step
         step.number = call.number
         step.learning_rate = self._learning_rate.applied(step.learning_rate)

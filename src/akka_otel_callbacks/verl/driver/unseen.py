@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
-from akka_otel_callbacks.verl.driver.vocabulary import Row
+from akka_otel_callbacks.verl.driver.vocabulary import Logged
 from akka_otel_callbacks.verl.plugin import ROLLOUTS
 from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 
@@ -22,13 +22,13 @@ class Sign(NamedTuple):
 
     Attributes:
         key: verl's.
-        came: whether our part came with a row that has it.
+        came: whether our part came with a call that logs it.
         reason: what else must be so, if it did not.
         absent: the figures.
     """
 
     key: str
-    came: Callable[[Row, Sequence[Rollouts], Any], bool]
+    came: Callable[[Logged, Sequence[Rollouts], Any], bool]
     reason: str
     absent: str
 
@@ -36,14 +36,15 @@ class Sign(NamedTuple):
 SIGNS = (
     Sign(
         "critic/score/mean",
-        lambda row, rollouts, config: bool(rollouts),
+        lambda logged, rollouts, config: bool(rollouts),
         "verl.trainer.ppo.metric_utils.compute_data_metrics was not called (has the recipe a function of its own?)",
         ROLLOUTS,
     ),
     Sign(
         "actor/pg_clipfrac",
-        lambda row, rollouts, config: (
-            CLIPPED_HIGH in row or get(config, "actor_rollout_ref.actor.policy_loss.loss_mode") not in LOSSES_WITH_SIDES
+        lambda logged, rollouts, config: (
+            CLIPPED_HIGH in logged
+            or get(config, "actor_rollout_ref.actor.policy_loss.loss_mode") not in LOSSES_WITH_SIDES
         ),
         "the workers' policy loss was not hooked (is akka-otel-callbacks installed on every node?)",
         "clip ratio by side",
@@ -52,7 +53,7 @@ SIGNS = (
 
 
 class Unseen:
-    """Watches the steps of a run, and says once of each sign what is absent.
+    """Looks at the steps of a run, and says once of each sign what is absent.
 
     Args:
         config: verl's configuration.
@@ -62,11 +63,11 @@ class Unseen:
         self._config = config
         self._missed = dict.fromkeys(SIGNS, 0)
 
-    def watch(self, row: Row, rollouts: Sequence[Rollouts]) -> None:
+    def check(self, logged: Logged, rollouts: Sequence[Rollouts]) -> None:
         for sign in list(self._missed):
-            if sign.key not in row:
+            if sign.key not in logged:
                 continue
-            if sign.came(row, rollouts, self._config):
+            if sign.came(logged, rollouts, self._config):
                 del self._missed[sign]
                 continue
             self._missed[sign] += 1

@@ -15,8 +15,10 @@ from akka_otel_callbacks.verl.driver.per_token import ENTROPY as ENTROPY_PER_TOK
 from akka_otel_callbacks.verl.driver.per_token import KL as KL_PER_TOKEN
 from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 
-Row = Mapping[str, Any]
-"""What one call of `Tracking.log` holds."""
+Logged = Mapping[str, Any]
+"""What one call of `Tracking.log` is given. A value may be a tensor, which only the translator's thread reads."""
+Row = Mapping[str, float]
+"""The numbers among it, by verl's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,16 @@ PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": names.RlStepPhase.PAR
 """`fully_async` writes the prefix twice."""
 
 
+def row_of(logged: Logged) -> dict[str, float]:
+    """The numbers that a call logs; anything else is left out. Reading them may wait for a device."""
+    return {key: value for key, raw in logged.items() if isinstance(key, str) and (value := number(raw)) is not None}
+
+
 def rl_step(row: Row, unusable: Container[str] = ()) -> RLStep:
     """The figures of a row of a reinforcement trainer.
 
     Args:
-        row: numbers by verl's key; anything else in it is left out.
+        row: of one or several calls.
         unusable: keys that do not say what they are named for in this run.
     """
     step = _fill(RLStep(timing_s=phases(row)), (key for key in RL_KEYS if key.key not in unusable), row)
@@ -102,11 +109,10 @@ def phases(row: Row) -> dict[str, float]:
     no seconds at all."""
     found = {}
     for key, value in row.items():
-        if isinstance(key, str) and key.startswith(TIMING):
+        if key.startswith(TIMING):
             name = PHASE_ALIASES.get(key[len(TIMING) :], key[len(TIMING) :])
-            seconds = number(value)
-            if name and "/" not in name and seconds is not None:
-                found[name] = seconds
+            if name and "/" not in name:
+                found[name] = value
     return found
 
 
@@ -115,16 +121,15 @@ def eval_rewards(row: Row) -> dict[str, float]:
     completions verl takes a mean for each number, and none of all of them."""
     found: dict[str, list[float]] = {}
     for key, value in row.items():
-        match = EVAL_REWARD.fullmatch(key) if isinstance(key, str) else None
-        if match is not None and (reward := number(value)) is not None:
-            found.setdefault(match["source"], []).append(reward)
+        if (match := EVAL_REWARD.fullmatch(key)) is not None:
+            found.setdefault(match["source"], []).append(value)
     return {source: rewards[0] for source, rewards in found.items() if len(rewards) == 1}
 
 
 def clip_sides(row: Row) -> tuple[float | None, float | None]:
     """Shares of tokens clipped at the upper and at the lower bound. The two make up `actor/pg_clipfrac`, so that one
     of them is enough to log."""
-    high, both = number(row.get(CLIPPED_HIGH)), number(row.get("actor/pg_clipfrac"))
+    high, both = row.get(CLIPPED_HIGH), row.get("actor/pg_clipfrac")
     if high is None or both is None:
         return None, None
     return high, max(both - high, 0.0)  # means of float32 shares may miss the 0 by a rounding
@@ -132,7 +137,7 @@ def clip_sides(row: Row) -> tuple[float | None, float | None]:
 
 def _fill(step: StepT, keys: Iterable[Key], row: Row) -> StepT:
     def value_of(key: Key) -> float | None:
-        value = number(row.get(key.key))
+        value = row.get(key.key)
         return value * key.scale if value is not None else None
 
     return fill(step, keys, value_of)

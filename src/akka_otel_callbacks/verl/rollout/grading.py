@@ -7,27 +7,25 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from types import ModuleType
 from typing import Any
-from weakref import WeakSet
 
 from akka_otel_callbacks.common.graders.call import Call, encoded
 from akka_otel_callbacks.common.graders.function import own_term
 from akka_otel_callbacks.common.graders.ledger import Ledger, note
 from akka_otel_callbacks.common.graders.terms import model_term, rule_term
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching import calls
+from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.config import get
-from akka_otel_callbacks.verl.environment import is_active
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.state import STATE
 
 GRADED = "akka_otel_graded"
 """Where a rollout has its calls, as text: among its own extra fields, and in its tag."""
 INFO = "reward_extra_info"
-
-_carrying: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 class Told(dict[str, Any]):
@@ -38,14 +36,14 @@ class Told(dict[str, Any]):
 
 def install(reward_loop: ModuleType) -> None:
     """The processes that score."""
-    wrap(reward_loop.RewardLoopWorker, "compute_score", _scored)
-    wrap(reward_loop.RewardLoopWorker, "compute_score_batch", _scored_batch)
+    calls.around(reward_loop.RewardLoopWorker, "compute_score", _time)
+    calls.after(reward_loop.RewardLoopWorker, "compute_score_batch", _add_column)
 
 
 def install_functions(reward: ModuleType) -> None:
     """Where a manager gets its reward function from: the user's, or verl's own."""
-    wrap(reward, "get_custom_reward_fn", _timed_custom)
-    wrap(reward, "get_default_compute_score", _timed_default)
+    calls.after(reward, "get_custom_reward_fn", _time_custom)
+    calls.after(reward, "get_default_compute_score", _time_default)
 
 
 def take_out(info: Any) -> str | None:
@@ -74,25 +72,22 @@ def hide(scores: Any) -> None:
 # The reward loop's worker
 
 
-def _scored(compute: Callable[..., Any]) -> Callable[..., Any]:
-    async def compute_score(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_active():
-            return await compute(self, *args, **kwargs)
-        _carry_contexts()
-        start = perf_counter()
-        with Ledger() as ledger:
-            result = await compute(self, *args, **kwargs)
-        return _told(self, result, ledger.calls, perf_counter() - start) or result
-
-    return compute_score
+def _time(compute: calls.Call) -> Iterator[None]:
+    if not is_active():
+        return
+    _carry_contexts()
+    start = perf_counter()
+    with Ledger() as ledger:
+        yield
+    if compute.error is None:
+        compute.result = _told(compute.owner, compute.result, ledger.calls, perf_counter() - start)
 
 
-@guarded
-def _told(worker: Any, result: Any, calls: Sequence[Call], seconds: float) -> Any:
+def _told(worker: Any, result: Any, made: Sequence[Call], seconds: float) -> Any:
     """A reward model, and a manager of a user's own that calls no function, are terms themselves."""
     if not isinstance(result, dict):
-        return None
-    text = encoded(calls or [Call(_term_of(worker, result), seconds)])
+        return result
+    text = encoded(made or [Call(_term_of(worker, result), seconds)])
     told = Told(result)
     told.calls = text
     if isinstance(info := result.get(INFO), dict):
@@ -107,26 +102,20 @@ def _term_of(worker: Any, result: dict[str, Any]) -> str:
     return type(worker.reward_manager).__name__
 
 
-def _scored_batch(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _add_column(compute: calls.Call) -> None:
     """For a reward model on the trainer's own devices: verl makes columns of what is in each row's information."""
-
-    async def compute_score_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        results = await compute(self, *args, **kwargs)
-        return (_as_columns(results) or results) if is_active() else results
-
-    return compute_score_batch
-
-
-@guarded
-def _as_columns(results: Sequence[Any]) -> list[Any]:
-    return [{**result, INFO: {**result.get(INFO, {}), GRADED: take_out(result) or encoded(())}} for result in results]
+    if is_active():
+        compute.result = [
+            {**result, INFO: {**result.get(INFO, {}), GRADED: take_out(result) or encoded(())}}
+            for result in compute.result
+        ]
 
 
 def _carry_contexts() -> None:
     """verl has plain functions run by the loop's own threads, which would not know whose rollout they score."""
     loop = asyncio.get_running_loop()
-    if loop not in _carrying:
-        _carrying.add(loop)
+    if loop not in STATE.loops_with_contexts:
+        STATE.loops_with_contexts.add(loop)
         if getattr(loop, "_default_executor", None) is None:  # a user's own stays
             loop.set_default_executor(_InContext(thread_name_prefix="asyncio"))
 
@@ -141,22 +130,15 @@ class _InContext(ThreadPoolExecutor):
 # Reward functions
 
 
-def _timed_custom(load: Callable[..., Any]) -> Callable[..., Any]:
-    def get_custom_reward_fn(config: Any, *args: Any, **kwargs: Any) -> Any:
-        function = load(config, *args, **kwargs)
-        if function is None or not is_active():
-            return function
-        return timed(function, rule_term(get(config, "reward.custom_reward_function.path")))
-
-    return get_custom_reward_fn
+def _time_custom(load: calls.Call) -> None:
+    if load.result is not None and is_active():
+        path = get(load.get(0, "config"), "reward.custom_reward_function.path")
+        load.result = timed(load.result, rule_term(path))
 
 
-def _timed_default(load: Callable[..., Any]) -> Callable[..., Any]:
-    def get_default_compute_score(*args: Any, **kwargs: Any) -> Any:
-        function = load(*args, **kwargs)
-        return timed(function, getattr(function, "__name__", "compute_score")) if is_active() else function
-
-    return get_default_compute_score
+def _time_default(load: calls.Call) -> None:
+    if is_active():
+        load.result = timed(load.result, getattr(load.result, "__name__", "compute_score"))
 
 
 def timed(function: Callable[..., Any], term: str) -> Callable[..., Any]:

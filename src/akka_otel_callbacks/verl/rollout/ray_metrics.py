@@ -19,6 +19,7 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.verl.state import STATE
 
 HOLD_S = 5.0
 LABELLED_BY = (names.ATTR_RUN_ID, names.ATTR_RUN_ATTEMPT, names.ATTR_K8S_POD_NAME)
@@ -69,7 +70,7 @@ class Gauge(RayMetric):
     def __init__(self, *args: Any, multiprocess_mode: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # Ray keeps the processes apart by itself
         self._held: dict[tuple[tuple[str, str], ...], float] = {}  # one dict for all labelled copies
-        _gauges.append(self)
+        STATE.gauges.append(self)
 
     def set(self, value: float) -> None:
         self._held[tuple(self._tags.items())] = value
@@ -82,9 +83,6 @@ class Gauge(RayMetric):
     def hold(self) -> None:
         for tags, value in list(self._held.items()):
             self._metric.set(value, tags=dict(tags))
-
-
-_gauges: list[Gauge] = []
 
 
 def hold_gauges() -> None:
@@ -100,7 +98,7 @@ def _hold_forever() -> None:
 
 @guarded
 def _hold() -> None:
-    for gauge in list(_gauges):
+    for gauge in list(STATE.gauges):
         gauge.hold()
 
 

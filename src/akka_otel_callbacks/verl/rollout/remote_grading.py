@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.graders.call import Call
 from akka_otel_callbacks.common.graders.ledger import Ledger, note
-from akka_otel_callbacks.verl.environment import is_active
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.common.patching import calls
+from akka_otel_callbacks.common.run.handed_on import is_active
 
 
 class Answer(NamedTuple):
@@ -23,21 +23,16 @@ class Answer(NamedTuple):
 
 def install(remote: ModuleType) -> None:
     manager = remote.RemoteRewardManager
-    wrap(manager, "__init__", _answering)
-    wrap(manager, "choose_reward_worker", _reading)
+    calls.before(manager, "__init__", _ask_for_calls)
+    calls.after(manager, "choose_reward_worker", _note_calls)
 
 
-def _answering(init: Callable[..., None]) -> Callable[..., None]:
-    signature = inspect.signature(init)
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
-        function = given.arguments.get("compute_score")
-        if function is not None and is_active() and not inspect.iscoroutinefunction(function):
-            given.arguments["compute_score"] = functools.partial(_answer, function)
-        init(*given.args, **given.kwargs)
-
-    return __init__
+def _ask_for_calls(init: calls.Call) -> None:
+    given = init.bound()
+    function = given.arguments.get("compute_score")
+    if function is not None and is_active() and not inspect.iscoroutinefunction(function):
+        given.arguments["compute_score"] = functools.partial(_answer, function)
+        init.args, init.kwargs = given.args, given.kwargs
 
 
 def _answer(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer:
@@ -47,12 +42,9 @@ def _answer(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answe
     return Answer(score, ledger.calls)
 
 
-def _reading(choose: Callable[..., Any]) -> Callable[..., Any]:
-    def choose_reward_worker(self: Any) -> Any:
-        worker = choose(self)
-        return _Worker(worker) if is_active() else worker
-
-    return choose_reward_worker
+def _note_calls(choose: calls.Call) -> None:
+    if is_active():
+        choose.result = _Worker(choose.result)
 
 
 class _Worker:

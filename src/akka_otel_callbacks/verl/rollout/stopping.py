@@ -6,54 +6,40 @@ it looks for rollouts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.graders.failure import JudgeStopped
-from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.common.patching.calls import Call, after, before
+from akka_otel_callbacks.verl.state import STATE
 
 STOPPED = "akka_otel_stopped"
 FAILED = {"status": "failure"}
 """verl's tag of a prompt of which a rollout failed."""
 
-_said: list[str] = []
-"""What a judge ended the job with, in this process."""
-
 
 def install(transfer_queue: ModuleType) -> None:
-    wrap(transfer_queue, "async_kv_put", _telling)
-    wrap(transfer_queue, "kv_list", _heeding)
+    before(transfer_queue, "async_kv_put", _tell)
+    after(transfer_queue, "kv_list", _heed)
 
 
-@guarded
 def remember(error: BaseException) -> None:
     """Where a score failed. Ray raises an exception of two classes, which holds the one that was raised elsewhere."""
     if isinstance(error, JudgeStopped):
-        _said[:] = [str(getattr(error, "cause", error))]
+        STATE.judges_words = str(getattr(error, "cause", error))
 
 
-def _telling(put: Callable[..., Any]) -> Callable[..., Any]:
-    async def async_kv_put(*args: Any, **kwargs: Any) -> Any:
-        if _said and kwargs.get("tag") == FAILED:
-            kwargs["tag"] = {**FAILED, STOPPED: _said[0]}
-        return await put(*args, **kwargs)
-
-    return async_kv_put
+def _tell(put: Call) -> None:
+    if STATE.judges_words is not None and put.kwargs.get("tag") == FAILED:
+        put.kwargs = {**put.kwargs, "tag": {**FAILED, STOPPED: STATE.judges_words}}
 
 
-def _heeding(look: Callable[..., Any]) -> Callable[..., Any]:
-    def kv_list(*args: Any, **kwargs: Any) -> Any:
-        found = look(*args, **kwargs)
-        if (said := _stopped(found)) is not None:
-            raise JudgeStopped(said)
-        return found
-
-    return kv_list
+def _heed(look: Call) -> None:
+    if (said := _stopped(look.result)) is not None:
+        look.error = JudgeStopped(said)
 
 
-@guarded
 def _stopped(partitions: Mapping[str, Mapping[str, Mapping[str, Any]]] | None) -> str | None:
     tags = (tag for items in (partitions or {}).values() for tag in items.values())
     return next((tag[STOPPED] for tag in tags if STOPPED in tag), None)

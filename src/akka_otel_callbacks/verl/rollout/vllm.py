@@ -7,37 +7,22 @@ them switched off or not. A constructor's argument concerns one engine.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
-from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching.calls import Call, before
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.patching.importhook import wrap
 
 
 def install(async_llm: ModuleType) -> None:
-    wrap(async_llm.AsyncLLM, "__init__", _with_run_labels)
+    before(async_llm.AsyncLLM, "__init__", _add_stat_logger)
 
 
-def _with_run_labels(init: Callable[..., None]) -> Callable[..., None]:
-    signature = inspect.signature(init)
+def _add_stat_logger(init: Call) -> None:
+    if not is_active():
+        return
+    from akka_otel_callbacks.verl.rollout.stat_logger import RunStatLogger
 
-    @guarded
-    def arguments(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
-        from akka_otel_callbacks.verl.rollout.stat_logger import RunStatLogger
-
-        bound = signature.bind(*args, **kwargs)
-        if bound.arguments["log_stats"]:  # verl's `disable_log_stats` switches them off, and that is respected
-            bound.arguments["stat_loggers"] = [*(bound.arguments.get("stat_loggers") or ()), RunStatLogger]
-        return bound
-
-    def __init__(*args: Any, **kwargs: Any) -> None:
-        bound = arguments(*args, **kwargs) if is_active() else None
-        if bound is None:
-            init(*args, **kwargs)
-        else:
-            init(*bound.args, **bound.kwargs)
-
-    return __init__
+    bound = init.bound()
+    if bound.arguments["log_stats"]:  # verl's `disable_log_stats` switches them off, and that is respected
+        bound.arguments["stat_loggers"] = [*(bound.arguments.get("stat_loggers") or ()), RunStatLogger]
+        init.args, init.kwargs = bound.args, bound.kwargs

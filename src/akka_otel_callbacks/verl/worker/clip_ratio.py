@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching.calls import Call, around
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.patching.importhook import wrap
 
 CLIPPED_HIGH = "actor/pg_clipfrac_high"
 """The key that the entry arrives under in verl's log."""
@@ -29,28 +28,26 @@ def install(core_algos: ModuleType) -> None:
         AttributeError: verl up to 0.5, where that loss returns no metrics to add to.
     """
     original = getattr(core_algos, LOSS)
-    wrap(core_algos, LOSS, lambda loss: _with_upper_side(loss, core_algos))
+    around(core_algos, LOSS, _add_upper_side)
     registry: dict[str, Any] = core_algos.POLICY_LOSS_REGISTRY
     registry.update({name: getattr(core_algos, LOSS) for name, loss in registry.items() if loss is original})
 
 
-def _with_upper_side(loss: Callable[..., Any], core_algos: ModuleType) -> Callable[..., Any]:
-    signature = inspect.signature(loss)
+def _add_upper_side(loss: Call) -> Iterator[None]:
+    if not is_active():
+        return
+    # Queued on the device before the loss, whose own metrics wait for it: reading the share costs no further wait.
+    share = _measured(loss)
+    yield
+    if loss.error is None:
+        _add(loss.result[1], share)
 
-    @guarded
-    def measured(*args: Any, **kwargs: Any) -> Any:
-        return share_above_bound(core_algos.verl_F.masked_mean, signature.bind(*args, **kwargs).arguments)
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not is_active():
-            return loss(*args, **kwargs)
-        # Queued on the device before the loss, whose own metrics wait for it: reading the share costs no further wait.
-        share = measured(*args, **kwargs)
-        result = loss(*args, **kwargs)
-        _add(result, share)
-        return result
+@guarded
+def _measured(loss: Call) -> Any:
+    from verl.utils.torch_functional import masked_mean
 
-    return wrapped
+    return share_above_bound(masked_mean, loss.bound().arguments)
 
 
 def share_above_bound(masked_mean: Callable[[Any, Any], Any], arguments: Mapping[str, Any]) -> Any:
@@ -71,9 +68,7 @@ def share_above_bound(masked_mean: Callable[[Any, Any], Any], arguments: Mapping
         return masked_mean(is_clipped.float(), arguments["response_mask"])
 
 
-@guarded
-def _add(result: Any, share: Any) -> None:
-    metrics = result[1]
+def _add(metrics: dict[str, Any], share: Any) -> None:
     if CLIPPED_HIGH in metrics:
         return
     # verl refuses to average an entry that one worker has fewer values of than the others: it must never be missing.

@@ -8,16 +8,15 @@ marks since the start of the process only.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
-from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.patching.calls import Call, after, around, before, is_hooked
 from akka_otel_callbacks.common.run import handed_on
-from akka_otel_callbacks.verl.patching.importhook import wrap
-from akka_otel_callbacks.verl.worker import process
+from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.memory.account import Allocator, Peak, StepMemory
@@ -39,20 +38,14 @@ GIB = 1024**3
 VERLS_MARKS = ("perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb")
 """The metrics that verl reads from the peak counters which the account resets: allocated, reserved."""
 
-_engines: WeakKeyDictionary[Any, EngineMemory | None] = WeakKeyDictionary()
-"""Every engine that trained in this process; None for one without an account."""
-_verls_marks_stay_true = False
-
 
 def install(engine_base: ModuleType) -> None:
-    wrap(engine_base.BaseEngine, "train_batch", _measuring)
+    around(engine_base.BaseEngine, "train_batch", _measure)
 
 
 def install_marks(engine_workers: ModuleType) -> None:
     """Keeps verl's own figures of memory true. Without it there is no account."""
-    global _verls_marks_stay_true
-    wrap(engine_workers.TrainingWorker, "_postprocess_output", _with_true_marks)
-    _verls_marks_stay_true = True
+    after(engine_workers.TrainingWorker, "_postprocess_output", _correct_marks)
 
 
 def answer(actor: Any = None) -> StepMemory | None:
@@ -76,7 +69,7 @@ class EngineMemory:
         )
 
         self._account = MemoryAccount([allocator], parts=True)
-        self._watched: Any = None
+        self._module: Any = None
         self._latest: StepMemory | None = None
 
     @property
@@ -85,8 +78,8 @@ class EngineMemory:
         return self._account.marks
 
     def begin(self, engine: Any) -> None:
-        if self._watched is not engine.module:  # a new one after another initialization; the old one must not be kept
-            self._watched = engine.module
+        if self._module is not engine.module:  # a new one after another initialization; the old one must not be kept
+            self._module = engine.module
             self._account.watch(_modules(engine.module), _as_one(engine.optimizer))
         self._account.begin_step()
 
@@ -119,73 +112,44 @@ class Optimizers:
 
 
 def _memories() -> list[EngineMemory]:
-    return [memory for memory in list(_engines.values()) if memory is not None]
+    return [memory for memory in list(STATE.engine_memories.values()) if memory is not None]
 
 
-def _measuring(train_batch: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        memory = _begin(self)
-        output = train_batch(self, *args, **kwargs)
-        if memory is not None:
-            _end(memory)
-        return output
-
-    return wrapped
-
-
-def _counting_gradients(optimizer_step: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _count_gradients(self)
-        return optimizer_step(self, *args, **kwargs)
-
-    return wrapped
+def _measure(train_batch: Call) -> Iterator[None]:
+    memory = _memory_of(train_batch.owner)
+    if memory is None:
+        return
+    memory.begin(train_batch.owner)
+    yield
+    if train_batch.error is None:
+        memory.end()
 
 
-def _with_true_marks(postprocess: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        output = postprocess(self, *args, **kwargs)
-        _correct(output)
-        return output
-
-    return wrapped
-
-
-@guarded
-def _begin(engine: Any) -> EngineMemory | None:
-    if engine not in _engines:
-        _engines[engine] = None  # one that fails to open has none
-        _engines[engine] = _opened(engine)
-    memory = _engines[engine]
-    if memory is not None:
-        memory.begin(engine)
-    return memory
-
-
-@guarded
-def _count_gradients(engine: Any) -> None:
-    memory = _engines.get(engine)
+def _count_gradients(optimizer_step: Call) -> None:
+    memory = STATE.engine_memories.get(optimizer_step.owner)
     if memory is not None:
         memory.before_optimizer_step()
 
 
-@guarded
-def _end(memory: EngineMemory) -> None:
-    memory.end()
-
-
-@guarded
-def _correct(output: Any) -> None:
+def _correct_marks(postprocess: Call) -> None:
     """Other workers of the process, such as a critic's, read the same counters. Not every version logs them."""
     memories = _memories()
     if not memories:
         return
     from verl.utils.tensordict_utils import get
 
-    metrics = get(output, "metrics")
+    metrics = get(postprocess.result, "metrics")
     for memory in memories:
         for key, mark in zip(VERLS_MARKS, memory.marks, strict=True):
             if key in metrics:
                 metrics[key] = max(metrics[key], mark / GIB)
+
+
+def _memory_of(engine: Any) -> EngineMemory | None:
+    if engine not in STATE.engine_memories:
+        STATE.engine_memories[engine] = None  # one that fails to open has none
+        STATE.engine_memories[engine] = _opened(engine)
+    return STATE.engine_memories[engine]
 
 
 def _opened(engine: Any) -> EngineMemory | None:
@@ -193,16 +157,21 @@ def _opened(engine: Any) -> EngineMemory | None:
 
     allocator = ALLOCATORS.get(get_device_name())
     trains_policy = getattr(engine.model_config, "model_type", CRITIC) != CRITIC
-    if allocator is None or not (trains_policy and _verls_marks_stay_true and _is_heard(os.environ)):
+    if allocator is None or not (trains_policy and _verls_marks_stay_true() and _is_heard(os.environ)):
         return None
-    wrap(type(engine), "optimizer_step", _counting_gradients)
+    before(type(engine), "optimizer_step", _count_gradients)
     return EngineMemory(allocator())
+
+
+def _verls_marks_stay_true() -> bool:
+    workers = sys.modules.get("verl.workers.engine_workers")
+    return is_hooked(getattr(workers, "TrainingWorker", None), "_postprocess_output", _correct_marks)
 
 
 def _is_heard(environ: Mapping[str, str]) -> bool:
     """Whether somebody asks for the account: the job's driver on Ray, or the process itself where it trains alone.
     Under torchrun with several processes nobody sees them all."""
-    return process.is_noticed() and (handed_on.is_active(environ) or environ.get("WORLD_SIZE") == "1")
+    return STATE.worker is not None and (handed_on.is_active(environ) or environ.get("WORLD_SIZE") == "1")
 
 
 def _higher(earlier: Peak | None, later: Peak | None) -> Peak | None:

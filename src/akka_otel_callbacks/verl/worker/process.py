@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import show_infos
+from akka_otel_callbacks.common.patching.calls import Call, after
 from akka_otel_callbacks.common.run import torchrun
 from akka_otel_callbacks.common.run.handed_on import is_active, names_run
 from akka_otel_callbacks.verl import run
-from akka_otel_callbacks.verl.config import asks, calling_config, get
-from akka_otel_callbacks.verl.patching.importhook import wrap
+from akka_otel_callbacks.verl.callers import calling_config
+from akka_otel_callbacks.verl.config import asks, get
+from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.gpu.health import GpuHealth
@@ -25,43 +26,19 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 5
 """Ray ends workers with SIGKILL, so what was not exported is lost. The usual variable sets another interval."""
-FLUSH_TIMEOUT_S = 5.0
 ROLLOUT_GROUPS = {"rollout_reward_": "rm", "rollout_teacher_": "teacher"}
 """How the name of a group of `CheckpointEngineWorker` begins whose model is not the policy; verl's names for them."""
-
-_groups: weakref.WeakSet[Any] = weakref.WeakSet()
-_process: Companion | None = None
 
 
 def install(worker: ModuleType) -> None:
     """Notices the workers of this process. verl makes several in one: the Ray actor and, inside it, one per role."""
-    wrap(worker.Worker, "__init__", _noticing)
+    after(worker.Worker, "__init__", _notice)
 
 
-def install_groups(ray_base: ModuleType) -> None:
-    """Remembers the worker groups that this process drives."""
-    wrap(ray_base.RayWorkerGroup, "__init__", _remembering)
-
-
-@guarded
-def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
-    """Has every worker that this process drives export now, and waits for at most `timeout_s` for all of them."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return
-    calls = [handle.__ray_call__.remote(_flush, timeout_s) for handle in driven().values()]
-    if calls:
-        ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
-
-
-def driven() -> dict[Any, Any]:
-    """Ray's handles of the workers that this process drives, by actor: several groups may have the same ones."""
-    return {handle._actor_id: handle for group in list(_groups) for handle in group._workers}
-
-
-def is_noticed() -> bool:
-    """Whether this process has a worker of a run that asked for `akka_otel`."""
-    return _process is not None
+def flush(worker: Any, timeout_s: float) -> bool:
+    """Exports what this process has; false where it has nothing or did not finish in time. The driver has Ray call it
+    in the worker."""
+    return STATE.worker is not None and STATE.worker.flush(timeout_s)
 
 
 class LastKnownRole:
@@ -113,46 +90,13 @@ def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
     return JobRole.TRAINER if name == "TrainingWorker" else str(getattr(worker, "role", None) or name)
 
 
-@guarded
-def load_plugin() -> None:
-    importlib.import_module("akka_otel_callbacks.verl.plugin")
-
-
-def _flush(worker: Any, timeout_s: float) -> bool:
-    """Runs in the worker, called by Ray."""
-    return _process is not None and _process.flush(timeout_s)
-
-
-def _noticing(init: Callable[..., None]) -> Callable[..., None]:
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        _notice(self)
-
-    return __init__
-
-
-@guarded
-def _notice(worker: Any) -> None:
+def _notice(init: Call) -> None:
     """The first worker of a process is the outermost one; those that it makes change nothing."""
-    global _process
-    if _process is not None:
+    if STATE.worker is not None:
         return
     config = None if is_active() else calling_config()
     if is_active() or asks(config):
-        _process = companion(worker, config)
-
-
-def _remembering(init: Callable[..., None]) -> Callable[..., None]:
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        _remember(self)
-
-    return __init__
-
-
-@guarded
-def _remember(group: Any) -> None:
-    _groups.add(group)
+        STATE.worker = companion(init.owner, config)
 
 
 def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from akka_otel_callbacks.common.patching import calls, copies
+from akka_otel_callbacks.common.patching.calls import HOOKS, Call, before
 from akka_otel_callbacks.verl import plugin
-from akka_otel_callbacks.verl.patching import copies, importhook
-from akka_otel_callbacks.verl.patching.importhook import WRAPPED, wrap
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[3]
 def source(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module that is imported and has the function `answer`."""
     module = ModuleType("copied_source")
-    exec("def answer():\n    return 1\n", module.__dict__)
+    exec("def answer(times=1):\n    return times\n", module.__dict__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(importhook, "out_of_reach", [])
+    monkeypatch.setattr(calls, "out_of_reach", [])
     return module
 
 
@@ -41,9 +41,13 @@ def user(source: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str) -> Any:
 
 
 def double(source: ModuleType) -> list[str]:
-    """Who is said to be out of reach."""
-    wrap(source, "answer", lambda answer: lambda: 2 * answer())
-    return importhook.out_of_reach
+    """Hooks the function. Who is said to be out of reach."""
+    before(source, "answer", ask_for_two)
+    return calls.out_of_reach
+
+
+def ask_for_two(call: Call) -> None:
+    call.kwargs = {**call.kwargs, "times": 2}
 
 
 REACHED = {
@@ -78,7 +82,7 @@ def test_a_copy_that_cannot_be_replaced_is_named(
     module = user(source, monkeypatch, code)
     monkeypatch.setattr(plugin, "failed", {})
     monkeypatch.setattr(plugin, "bypassed", {})
-    monkeypatch.setattr(plugin, "out_of_reach", importhook.out_of_reach)
+    monkeypatch.setattr(plugin, "out_of_reach", calls.out_of_reach)
     ours = types.SimpleNamespace(install=double)
     monkeypatch.setattr(plugin.importlib, "import_module", lambda _: ours)
     plugin.install(plugin.Hook("copied_source", "copies:install", "the answers"), source)
@@ -92,7 +96,7 @@ def test_a_copy_that_cannot_be_replaced_is_named(
 
 def test_another_plugins_wrap_is_wrapped_and_called_once(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     original = source.answer
-    theirs = functools.wraps(original)(lambda: 10 * original())
+    theirs = functools.wraps(original)(lambda **kwargs: 10 * original(**kwargs))
     source.answer = theirs
     module = user(source, monkeypatch, "")
     assert double(source) == []
@@ -100,9 +104,9 @@ def test_another_plugins_wrap_is_wrapped_and_called_once(source: Any, monkeypatc
 
 
 def test_a_copy_in_a_partial_keeps_its_arguments(source: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    exec("def answer(a, b=0):\n    return a + b\n", source.__dict__)
+    exec("def answer(a, b=0, times=1):\n    return (a + b) * times\n", source.__dict__)
     module = user(source, monkeypatch, "call = functools.partial(answer, 1, b=2)\ncall.note = 'kept'")
-    wrap(source, "answer", lambda answer: lambda *args, **kwargs: 2 * answer(*args, **kwargs))
+    double(source)
     assert (module.call(), module.call.note) == (6, "kept")
 
 
@@ -124,10 +128,10 @@ def test_other_names_of_the_module_are_not_asked_for_anything(source: Any) -> No
     assert source.answer() == 2
 
 
-WRAPPED_NAMES = """
+HOOKED_NAMES = """
 import sys, types
 
-def wrapped():
+def hooked():
     found = set()
     for module in list(sys.modules.values()):
         name = getattr(module, "__name__", "")
@@ -153,19 +157,19 @@ FUNCTIONS = (
 
 
 def users_module_first(tmp_path: Path) -> dict[str, Any]:
-    """What is wrapped in a process where a user's module has copies before the plugin is loaded."""
+    """What is hooked in a process where a user's module has copies before the plugin is loaded."""
     copied = "\n".join(f"from {module} import {name}" for module, name in FUNCTIONS)
     imports = "\n".join(f"import {module}" for module in HOOKED)
     (tmp_path / "users_module.py").write_text(f"{imports}\n{copied}\n")
     script = f"""
 import json
-MARK = {WRAPPED!r}
-{WRAPPED_NAMES}
+MARK = {HOOKS!r}
+{HOOKED_NAMES}
 import verl, users_module
 from akka_otel_callbacks.verl import plugin
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 print("told " + json.dumps({{
-    "wrapped": wrapped(),
+    "hooked": hooked(),
     "copies": [name for _, name in {FUNCTIONS!r} if MARK not in vars(getattr(users_module, name))],
     "registry": MARK in vars(POLICY_LOSS_REGISTRY["vanilla"]),
     "failed": [f"{{hook.module}}: {{error}}" for hook, error in plugin.failed.items()],
@@ -180,12 +184,12 @@ print("told " + json.dumps({{
 
 
 def plugin_first() -> list[str]:
-    """What is wrapped in this process, where verl has loaded the plugin."""
+    """What is hooked in this process, where verl has loaded the plugin."""
     for module in HOOKED:
         plugin.importlib.import_module(module)
-    namespace: dict[str, Any] = {"MARK": WRAPPED}
-    exec(WRAPPED_NAMES, namespace)
-    return list(namespace["wrapped"]())
+    namespace: dict[str, Any] = {"MARK": HOOKS}
+    exec(HOOKED_NAMES, namespace)
+    return list(namespace["hooked"]())
 
 
 def test_every_hook_takes_in_either_order_of_imports(tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ def test_every_hook_takes_in_either_order_of_imports(tmp_path: Path) -> None:
     told = users_module_first(tmp_path)
     assert told["copies"] == told["failed"] == told["bypassed"] == []
     assert told["registry"]
-    assert {f"{module}.{name}" for module, name in FUNCTIONS} <= set(told["wrapped"])
+    assert {f"{module}.{name}" for module, name in FUNCTIONS} <= set(told["hooked"])
     for trainer in ("v1.trainer_base", "ray_trainer"):
-        assert f"verl.trainer.ppo.{trainer}.compute_data_metrics" in told["wrapped"]
-    assert set(told["wrapped"]) >= set(plugin_first())
+        assert f"verl.trainer.ppo.{trainer}.compute_data_metrics" in told["hooked"]
+    assert set(told["hooked"]) >= set(plugin_first())

@@ -49,6 +49,3 @@ class Inbox:
         entropy, kl = self.entropy, self.kl
         self.entropy, self.kl = [], []
         return entropy, kl
-
-
-INBOX = Inbox()

@@ -1,21 +1,14 @@
-"""Changes other people's modules after their own import, without importing them, and wraps what is in them."""
+"""Changes somebody else's modules right after their import, without importing them."""
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.verl.patching.copies import holders_of, replace_in
-
 AfterImport = Callable[[ModuleType], object]
-WRAPPED = "__akka_otel_wrapped__"
-
-out_of_reach: list[str] = []
-"""Who holds a function as it was before it was wrapped, in words, because it was copied first."""
 
 
 def after_import(hooks: Mapping[str, AfterImport]) -> None:
@@ -24,33 +17,6 @@ def after_import(hooks: Mapping[str, AfterImport]) -> None:
     for name in hooks.keys() & sys.modules.keys():
         hooks[name](sys.modules[name])
     sys.meta_path.insert(0, _Finder(hooks))  # type: ignore[arg-type]  # importlib.abc takes long to import
-
-
-def wrap(
-    owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]], *, copies: bool = True
-) -> None:
-    """Replaces `owner.name` by `around` of it, once: what is wrapped already stays.
-
-    Args:
-        owner: a module, whose functions others may have copied before, or a class.
-        name: of the function.
-        around: makes the replacement.
-        copies: whether a function's copies are replaced, too.
-
-    Raises:
-        AttributeError: the owner has no such name, as in another version.
-    """
-    original = getattr(owner, name)
-    if WRAPPED in vars(original):
-        return
-    # asked for before the wrap, which holds it, too
-    holders = holders_of(original, owner) if copies and isinstance(owner, ModuleType) else []
-    wrapped = functools.wraps(original)(around(original))
-    setattr(wrapped, WRAPPED, True)
-    setattr(owner, name, wrapped)
-    for holder in holders:
-        if (who := replace_in(holder, original, wrapped)) is not None:
-            out_of_reach.append(f"{owner.__name__}.{name} in {who}")
 
 
 class _Finder:

@@ -1,4 +1,4 @@
-"""Hooks after somebody else's import, and wraps of what they find."""
+"""Changes to somebody else's modules right after their import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.verl.patching.importhook import after_import, wrap
+from akka_otel_callbacks.common.patching.calls import Call, before
+from akka_otel_callbacks.common.patching.imports import after_import
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root = tmp_path / "victim"
     root.mkdir()
     (root / "__init__.py").write_text("")
-    (root / "source.py").write_text("def answer():\n    return 1\n")
+    (root / "source.py").write_text("def answer(times=1):\n    return times\n")
     (root / "user.py").write_text("from victim.source import answer\n")
     (root / "broken.py").write_text("raise RuntimeError('broken by itself')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -36,7 +37,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def double(module: ModuleType) -> None:
-    wrap(module, "answer", lambda answer: lambda: 2 * answer())
+    before(module, "answer", ask_for_two)
+
+
+def ask_for_two(call: Call) -> None:
+    call.kwargs = {**call.kwargs, "times": 2 * call.kwargs.get("times", 1)}
 
 
 def test_a_hook_runs_before_anybody_binds_a_name(package: Path) -> None:
@@ -51,7 +56,7 @@ def test_a_module_that_is_imported_already_is_changed_at_once(package: Path) -> 
     assert source.answer() == 2
 
 
-def test_two_finders_with_one_module_wrap_it_once(package: Path) -> None:
+def test_two_finders_with_one_module_hook_it_once(package: Path) -> None:
     """Another plugin with a finder of the same kind asks ours, and ours asks it."""
     after_import({"victim.source": double})
     after_import({"victim.source": double})
@@ -81,7 +86,7 @@ def test_a_finder_of_an_older_kind_is_passed_over(package: Path) -> None:
         importlib.import_module("victim.missing")
 
 
-def test_finders_that_somebody_wrapped_still_find(package: Path) -> None:
+def test_finders_that_somebody_replaced_still_find(package: Path) -> None:
     after_import({"victim.source": double})
     sys.meta_path[:] = [SimpleNamespace(find_spec=finder.find_spec) for finder in sys.meta_path]  # type: ignore[misc]
     assert importlib.import_module("victim.source").answer() == 1
@@ -100,7 +105,7 @@ def test_a_module_of_a_loader_of_an_older_kind_is_imported(package: Path) -> Non
         assert importlib.import_module("victim.source").__name__ == "victim.source"
 
 
-def test_a_reloaded_module_is_wrapped_again(package: Path) -> None:
+def test_a_reloaded_module_is_hooked_again(package: Path) -> None:
     after_import({"victim.source": double})
     source = importlib.import_module("victim.source")
     assert importlib.reload(importlib.reload(source)).answer() == 2
@@ -130,7 +135,7 @@ def test_a_module_that_does_not_exist_stays_missing(package: Path) -> None:
 def test_a_hooked_module_can_still_be_inspected(package: Path) -> None:
     after_import({"victim.source": lambda module: None})
     source = importlib.import_module("victim.source")
-    assert "return 1" in inspect.getsource(source)
+    assert "return times" in inspect.getsource(source)
     assert source.__spec__.origin == str(package / "source.py")
 
 
@@ -143,20 +148,3 @@ def test_an_import_from_several_threads_runs_the_hook_once(package: Path) -> Non
     for thread in threads:
         thread.join()
     assert len(seen) == 1
-
-
-def test_wrapping_keeps_the_name_and_happens_once() -> None:
-    class Owner:
-        def method(self) -> int:
-            """Says one."""
-            return 1
-
-    for _ in range(2):
-        wrap(Owner, "method", lambda method: lambda self: 2 * method(self))
-    assert Owner().method() == 2
-    assert (Owner.method.__name__, Owner.method.__doc__) == ("method", "Says one.")
-
-
-def test_a_name_that_is_not_there_is_an_error_for_the_hook_to_report() -> None:
-    with pytest.raises(AttributeError):
-        wrap(SimpleNamespace(), "method", lambda method: method)

@@ -1,0 +1,81 @@
+"""What this process remembers of its run between two of verl's calls, in one place.
+
+`STATE.reset()` makes it a process that verl has not called yet. The hooks themselves stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from akka_otel_callbacks.verl.inbox import Inbox
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.companion import Companion
+    from akka_otel_callbacks.common.run.attempt import Attempt
+    from akka_otel_callbacks.common.run.identity import RunIdentity
+    from akka_otel_callbacks.verl.driver.backend import Backend
+    from akka_otel_callbacks.verl.driver.per_token import Aggregated
+    from akka_otel_callbacks.verl.driver.saves import Saves
+    from akka_otel_callbacks.verl.rollout.ray_metrics import Gauge
+    from akka_otel_callbacks.verl.worker.memory import EngineMemory
+
+
+class State:
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        # of every process
+        self.identity: RunIdentity | None = None
+        """Who the run is, once that is known."""
+        self.shared_attempt: Attempt | None = None
+        """The run's ID and attempt, where another process of the run has found them out."""
+        self.trainings_ended: Counter[str] = Counter()
+        """Trainings that ended in this process, by their run's ID."""
+        self.aggregated: Aggregated | None = None
+        """What verl aggregates in the call that is under way of the actor's loss or of the penalty on the rewards."""
+
+        # of the process that launches trainings
+        self.handed_to_job: set[str] = set()
+        """The variables that the job has from here, and not from the user."""
+        self.trainings_launched: Counter[str] = Counter()
+        """Trainings that this process started of each run that the user gave a name."""
+
+        # of the process that trains
+        self.backends: dict[Backend, WeakSet[Any]] = {}
+        """What is open, with those of verl's `Tracking` that log to it and are not finished."""
+        self.inbox = Inbox()
+        """What was seen of a step and no log call has taken yet."""
+        self.saves: list[Saves] = []
+        """Where the saves of each open run are told."""
+        self.update_began: float | None = None
+        """When the update of a supervised trainer began that is under way, as `time.perf_counter` has it."""
+        self.worker_groups: WeakSet[Any] = WeakSet()
+        """verl's groups of the workers that this process drives."""
+        self.reward_model_scores: list[Any] | None = None
+        """What the reward model says, while a v1 trainer has its batch scored."""
+        self.reward_model_terms: dict[str, dict[str, float]] = {}
+        """Its terms of the step's rollouts, by the rollout's key."""
+        self.reward_model_graded: dict[str, str] = {}
+        """How long it took for each of them, as text."""
+
+        # of an agent loop, and of what scores its rollouts
+        self.judges_words: str | None = None
+        """What a judge ended the job with."""
+        self.loops_with_contexts: WeakSet[Any] = WeakSet()
+        """The event loops whose threads know whose rollout they score."""
+
+        # of a worker
+        self.worker: Companion | None = None
+        """The telemetry of this worker process."""
+        self.engine_memories: WeakKeyDictionary[Any, EngineMemory | None] = WeakKeyDictionary()
+        """Every engine that trained in this process; None for one without an account."""
+
+        # of a rollout server
+        self.gauges: list[Gauge] = []
+        """Those whose values are set again and again for Ray to keep them."""
+
+
+STATE = State()
