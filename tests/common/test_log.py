@@ -76,4 +76,9 @@ print(kept, end="")
 def test_a_stream_that_was_closed_or_replaced_is_no_error() -> None:
     stdout, stderr = ended(REPLACED)
     assert stdout == "akka-otel: one\n"
-    assert stderr.splitlines() == ["akka-otel: two", "akka-otel: three"]
+    # Python 3.13 itself tells of a full stream, with our line in its buffer, when the program lets go of it.
+    assert [line for line in stderr.splitlines() if line.startswith("akka-otel")] == [
+        "akka-otel: two",
+        "akka-otel: three",
+    ]
+    assert "Logging error" not in stderr
