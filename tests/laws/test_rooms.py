@@ -70,7 +70,9 @@ def pictured() -> Iterator[tuple[int, str]]:
 
 
 def folders(place: Path) -> set[str]:
-    return {path.name for path in place.iterdir() if path.is_dir() and not HIDDEN.search(path.name)}
+    """Those with a file in them: what git leaves behind of one that moved has compiled ones only."""
+    found = [path for path in place.iterdir() if path.is_dir() and not HIDDEN.search(path.name)]
+    return {path.name for path in found if any(file.is_file() and file.suffix != ".pyc" for file in path.rglob("*"))}
 
 
 def test_the_picture_has_the_projects_folders() -> None:
