@@ -265,13 +265,15 @@ def test_what_the_trainers_process_makes_is_of_its_run(make: Any, monkeypatch: p
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=of-trainer")
     worker = make("WorkerDict", runtime_env={"env_vars": {"RANK": "0"}, "nsight": "x"})["runtime_env"]
     assert worker["nsight"] == "x"
-    assert worker["env_vars"].keys() == {"RANK", handed_on.RUN_VARIABLE}  # the rest is inherited
+    assert worker["env_vars"].keys() == {"RANK", handed_on.RUN_VARIABLE, "TRACEPARENT"}  # the rest is inherited
     assert handed_on.names_run(worker["env_vars"])
     told = handed_on.forwarded(worker["env_vars"])
     assert (told[RUN_ID], told[ATTEMPT], told["team"]) == ("mine", "1", "red")
     assert told[names.ATTR_RUN_METHOD.name] == "GRPO"
     assert "k8s.pod.name" not in told
-    assert make("AgentLoopWorker", config=None)["runtime_env"]["env_vars"].keys() == {handed_on.RUN_VARIABLE}
+    another = make("AgentLoopWorker", config=None)["runtime_env"]["env_vars"]
+    assert another.keys() == {handed_on.RUN_VARIABLE, "TRACEPARENT"}
+    assert another["TRACEPARENT"] == worker["env_vars"]["TRACEPARENT"] == run.job_span()["TRACEPARENT"]
 
 
 def test_what_a_worker_makes_inherits_all_of_it(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.export.detail import Detail
 from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.common.tracing.steps import Interval, StepSpans
+from akka_otel_callbacks.common.tracing.interval import Interval
+from akka_otel_callbacks.common.tracing.steps import StepSpans
 from akka_otel_callbacks.common.vocabulary.names import RlStepPhase, SftStepPhase
 from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step
 from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener

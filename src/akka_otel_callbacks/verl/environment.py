@@ -150,7 +150,7 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
     if names_run():
         return {}
     variables = {} if is_active() else _not_given(settings(os.environ), given)
-    return {**variables, RUN_VARIABLE: written(run.identity(config).attributes)}
+    return {**variables, RUN_VARIABLE: written(run.identity(config).attributes), **run.job_span()}
 
 
 def _is_launch(actor_class: Any) -> bool:

@@ -40,6 +40,7 @@ TOOLS = "tool calls and failures"
 GRADERS = "how long reward terms take, their failures and tokens"
 PER_TOKEN = "entropy and KL divergence per token, where the run does not aggregate its loss by `token-mean`"
 PENALTY = "KL divergence of a penalty on the rewards"
+VALIDATIONS = "spans of validations"
 MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "driver.tracking:install", "everything: the logger `akka_otel`"),
@@ -67,6 +68,9 @@ HOOKS = (
     Hook(
         "verl.trainer.ppo.ray_trainer", "driver.per_token:install_penalty", "KL divergence of a penalty on the rewards"
     ),
+    Hook("verl.utils.profiler.performance", "driver.timers:install", "spans of steps and phases"),
+    Hook("verl.trainer.ppo.ray_trainer", "driver.validation:install", VALIDATIONS),
+    Hook("verl.trainer.ppo.v1.trainer_base", "driver.validation:install", VALIDATIONS),
     Hook("verl.workers.engine.base", "worker.memory:install", MEMORY),
     Hook("verl.workers.engine_workers", "worker.memory:install_marks", MEMORY),
     Hook("verl.experimental.agent_loop.tool_agent_loop", "rollout.tool_calls:install", TOOLS),

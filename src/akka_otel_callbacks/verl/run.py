@@ -39,6 +39,17 @@ def attempt(config: Any) -> Attempt:
     return Attempt(this.run_id, this.attempt)
 
 
+def job_span(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """The run's span, as `TRACEPARENT` and `TRACESTATE`, also before it begins. It is for the process that has it, and
+    the same from its first use to the run's end."""
+    from akka_otel_callbacks.common.tracing.plan import planned
+
+    with _finding_out:
+        if STATE.job_span is None:
+            STATE.job_span = planned(environ)
+        return STATE.job_span
+
+
 def is_known() -> bool:
     """Whether this process has found out already."""
     return STATE.identity is not None
@@ -55,7 +66,7 @@ def end() -> None:
     with _finding_out:
         if STATE.identity is not None:
             STATE.trainings_ended[STATE.identity.run_id] += 1
-        STATE.identity = STATE.shared_attempt = None
+        STATE.identity = STATE.shared_attempt = STATE.job_span = None
 
 
 def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:

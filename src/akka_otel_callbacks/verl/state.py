@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from akka_otel_callbacks.verl.inbox import Inbox
+from akka_otel_callbacks.verl.timings import Timings
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.common.companion import Companion
@@ -46,6 +48,10 @@ class State:
         # of the process that trains
         self.backends: dict[Backend, WeakSet[Any]] = {}
         """What is open, with those of verl's `Tracking` that log to it and are not finished."""
+        self.job_span: Mapping[str, str] | None = None
+        """The run's span, also before it begins, once somebody asked for it."""
+        self.timings = Timings()
+        """What verl's timers measured since the last step."""
         self.inbox = Inbox()
         """What was seen of a step and no log call has taken yet."""
         self.saves: list[Saves] = []

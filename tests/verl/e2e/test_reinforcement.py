@@ -17,9 +17,11 @@ from verl_cpu.reward import compute_score
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
+from tests.support.points import SpanRecord
+from tests.support.traces import check_trace, named
 from tests.verl.e2e import fills, seen
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
-from tests.verl.e2e.saves import STAGE, check_saves, saves
+from tests.verl.e2e.saves import check_saves, saves
 
 UPDATES = (
     "actor_rollout_ref.actor.use_kl_loss=True",
@@ -38,15 +40,15 @@ LIMIT = 24
 WINDOW = 45
 """Tokens that the rollout server has for prompt and completion of a run with such a window."""
 ONLY_AT_THE_END = {"OTEL_METRIC_EXPORT_INTERVAL": NEVER_MS}
-FILLS, SEEN = "tests.verl.e2e.fills", "tests.verl.e2e.seen"
+FILLS, SEEN, SPANS = "tests.verl.e2e.fills", "tests.verl.e2e.seen", "tests.verl.e2e.spans"
 CASES = {
     "v1-cluster": Case(
         "grpo",
         workers=2,
         cluster=True,
         extra=(*UPDATES, *OTHER_SCALES, COSINE, "trainer.test_freq=2"),
-        environ=ONLY_AT_THE_END,
-        external=f"{FILLS},{SEEN}",
+        environ={**ONLY_AT_THE_END, "AKKA_OTEL_SPANS": "phase"},
+        external=f"{FILLS},{SEEN},{SPANS}",
     ),
     "v1-tools": Case(
         "tools",
@@ -56,12 +58,14 @@ CASES = {
             "actor_rollout_ref.actor.ppo_mini_batch_size=2",
             "trainer.save_freq=2",
         ),
+        external=SPANS,
     ),
     "v0-cluster": Case(
         "grpo-v0",
         cluster=True,
         extra=(*UPDATES, COSINE, f"actor_rollout_ref.rollout.max_model_len={WINDOW}", "trainer.save_freq=3"),
-        environ=ONLY_AT_THE_END,
+        environ={**ONLY_AT_THE_END, "AKKA_OTEL_SPANS": "step"},
+        external=SPANS,
     ),
 }
 GAUGES = {
@@ -366,7 +370,62 @@ def test_each_checkpoint_is_a_stage_for_as_long_as_verl_says(run: Run) -> None:
         assert saves(run) == []
 
 
-def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
-    (span,) = (span for span in run.sink.spans() if span.name != STAGE)
-    assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)
-    assert span.status != 2
+# -- spans
+
+
+OPERATION = names.CheckpointOperation.MATERIALIZE
+"""That each worker does, see `spans`."""
+
+
+def detail(run: Run) -> str:
+    return run.case.environ.get("AKKA_OTEL_SPANS", "job")
+
+
+def test_all_spans_are_one_trace_with_the_right_parents_also_the_workers(run: Run) -> None:
+    spans = run.sink.spans()
+    job = check_trace(spans, TRACE_ID, PARENT_ID)
+    assert job.status != 2
+    of_workers = named(spans, names.SPAN_CHECKPOINT_OPERATION.of(OPERATION))
+    instance = names.ATTR_SERVICE_INSTANCE_ID.name
+    placed = {point.resource[instance] for points in run.placements().values() for point in points}
+    assert {span.resource[instance] for span in of_workers} == placed
+    assert len(of_workers) == len(placed) == run.case.workers
+    assert {span.parent_span_id for span in of_workers} == {job.span_id}
+
+
+def test_every_validation_has_its_span(run: Run) -> None:
+    validations = sum(any(key.startswith("val-") for key in data) for _, data in run.log)
+    evaluations = named(run.sink.spans(), names.SPAN_EVAL.name)
+    assert len(evaluations) == validations > 0
+    timed = [row["timing_s/testing"] for row in run.steps if "timing_s/testing" in row]
+    for seconds, span in zip(reversed(timed), reversed(evaluations), strict=False):
+        assert 0 < (span.end_ns - span.start_ns) / 1e9 <= seconds
+
+
+def test_steps_and_phases_are_as_long_as_verl_says(run: Run) -> None:
+    spans, attribute = run.sink.spans(), names.ATTR_RL_STEP_PHASE.name
+    steps = named(spans, names.SPAN_RL_STEP.name)
+    phases = [span for span in spans if attribute in span.attributes]
+    assert len(steps) == (0 if detail(run) == "job" else len(run.steps))
+    assert bool(phases) == (detail(run) == "phase")
+    for number, (row, span) in enumerate(zip(run.steps, steps, strict=False), start=1):
+        assert span.attributes == {names.ATTR_SPAN_STEP.name: number}
+        assert seconds(span) == pytest.approx(row["timing_s/step"], abs=1e-3)
+        of_step = [phase for phase in phases if phase.attributes[names.ATTR_SPAN_STEP.name] == number]
+        expected = {key.removeprefix("timing_s/") for key in row if key.startswith("timing_s/") and key.count("/") == 1}
+        if detail(run) == "phase":
+            assert {phase.attributes[attribute] for phase in of_step} == expected - {"step"} > {"gen", "update_actor"}
+        for phase in of_step:
+            assert phase.name == names.SPAN_RL_STEP_PHASE.of(phase.attributes[attribute])
+            assert phase.parent_span_id in (span.span_id, phase.parent_span_id if starts_outside(phase, span) else "")
+        for name in {phase.attributes[attribute] for phase in of_step}:
+            total = sum(seconds(phase) for phase in of_step if phase.attributes[attribute] == name)
+            assert total == pytest.approx(row[f"timing_s/{name}"], abs=1e-3), name
+
+
+def seconds(span: SpanRecord) -> float:
+    return (span.end_ns - span.start_ns) / 1e9
+
+
+def starts_outside(phase: SpanRecord, step: SpanRecord) -> bool:
+    return not step.start_ns <= phase.start_ns <= step.end_ns

@@ -129,7 +129,9 @@ def test_a_worker_reads_the_gpu_that_it_holds_and_no_other(job: Job) -> None:
 
 def test_the_trace_and_the_settings_of_the_exporter_reach_a_worker(job: Job) -> None:
     for environment in job.environments:
-        assert environment["TRACEPARENT"] == TRACEPARENT
+        version, trace_id, span_id, flags = environment["TRACEPARENT"].split("-")
+        assert [version, trace_id, flags] == [*TRACEPARENT.split("-")[:2], "01"]
+        assert span_id != TRACEPARENT.split("-")[2], "it is the job's own span"
         assert environment["OTEL_METRIC_EXPORT_INTERVAL"] == "1000"
 
 

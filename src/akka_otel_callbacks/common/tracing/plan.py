@@ -27,7 +27,8 @@ def _planned(environ: Mapping[str, str]) -> dict[str, str]:
     from akka_otel_callbacks.common.tracing.parent import parent_context, variables
     from akka_otel_callbacks.common.tracing.provider import provider_without_exporters
     from akka_otel_callbacks.common.vocabulary import names
+    from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 
     provider = provider_without_exporters(Resource.get_empty(), environ)
-    job = provider.get_tracer("").start_span(names.SPAN_JOB.name, context=parent_context(environ))
+    job = provider.get_tracer(SCOPE).start_span(names.SPAN_JOB.name, context=parent_context(environ))
     return variables(set_span_in_context(job))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.tracing.interval import Interval
 from akka_otel_callbacks.common.tracing.trace import mark_failed
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Span
@@ -30,19 +31,6 @@ KINDS: dict[type[Step], Kind] = {
     RLStep: Kind(names.SPAN_RL_STEP, names.SPAN_RL_STEP_PHASE, names.ATTR_RL_STEP_PHASE),
     SFTStep: Kind(names.SPAN_SFT_STEP, names.SPAN_SFT_STEP_PHASE, names.ATTR_SFT_STEP_PHASE),
 }
-
-
-class Interval(NamedTuple):
-    """What was between two moments, in `time.perf_counter`'s seconds.
-
-    Attributes:
-        error: the exception that ended it, by its class; None where none did.
-    """
-
-    name: str
-    start: float
-    end: float
-    error: type[BaseException] | None = None
 
 
 @dataclass(slots=True)

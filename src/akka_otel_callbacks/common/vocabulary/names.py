@@ -1794,10 +1794,7 @@ SPAN_CHECKPOINT_OPERATION: Final = Span(
 SPAN_EVAL: Final = Span(
     "akka.optimize.training.eval",
     "One pass over the held-out split.",
-    attributes=(
-        ATTR_SPAN_UNFINISHED,
-        ATTR_ERROR_TYPE,
-    ),
+    attributes=(ATTR_ERROR_TYPE,),
 )
 SPAN_RL_STEP: Final = Span(
     "akka.optimize.training.rl.step",

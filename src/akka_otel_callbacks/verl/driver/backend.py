@@ -20,6 +20,7 @@ from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver import update_clock
 from akka_otel_callbacks.verl.driver.job_memory import JobMemory
 from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
+from akka_otel_callbacks.verl.driver.spans import Spans
 from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
 from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
@@ -44,8 +45,10 @@ class Backend:
         self._pid = os.getpid()
         self._is_killed = get(config, "async_training") is not None  # fully_async ends its actor with SIGKILL
         show_infos()  # verl sets the root logger to warnings
-        self._telemetry = Telemetry.start(run.identity(config), self._translation.step_type)
-        self._saves = Saves(config, self._telemetry, self._translation.step_type)
+        step_type = self._translation.step_type
+        self._telemetry = Telemetry.start(run.identity(config), step_type, job=run.job_span())
+        self._spans = Spans(self._telemetry, step_type) if self._telemetry.detail else None
+        self._saves = Saves(config, self._telemetry, step_type)
         look_s = ASYNCHRONOUS_LOOK_S if is_asynchronous(config) else LOOK_S
         self._checkpoints = Keeper(config, run.attempt(config), look_s, self._saves.noted)
         guarded(self._saves.listen)()
@@ -74,6 +77,8 @@ class Backend:
             self._unseen.check(logged, rollouts)
         call = LogCall(self._translation, logged, int(step), rollouts, update_clock.end_update(), memory)
         self._telemetry.capture(call, step=True)
+        if self._spans is not None:
+            self._spans.logged(logged, call.number, call.update_s)
         if self._is_killed:
             self._telemetry.flush(0)
 
@@ -88,6 +93,8 @@ class Backend:
         self._checkpoints.close()
         self._saves.close()
         flush_workers()
+        if self._spans is not None:
+            self._spans.close(error)
         self._telemetry.close(error)
         run.end()
 

@@ -68,6 +68,7 @@ def companion(worker: Any, config: Any) -> Companion:
         role=LastKnownRole(worker),
         without_gpu=True,
         environ=lambda: _exporting(os.environ),
+        within=lambda: _job_span(config, os.environ),
     )
 
 
@@ -116,12 +117,19 @@ def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
 def _knows_run(config: Any, environ: Mapping[str, str]) -> bool:
     """Whether this process of torchrun knows the run and its attempt, which rank 0 finds out and tells."""
     if _rank(environ) == 0:
-        torchrun.share(run.attempt(config))
+        torchrun.share(run.attempt(config), trace=run.job_span())
         return True
     attempt = torchrun.shared()
     if attempt is not None:
         run.adopt(attempt)
     return attempt is not None
+
+
+def _job_span(config: Any, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The trainer's process hands it to those of Ray; the ranks of torchrun have it from the first."""
+    if config is None:
+        return environ
+    return run.job_span() if _rank(environ) == 0 else torchrun.shared_trace()
 
 
 def _gpus(config: Any, environ: Mapping[str, str]) -> GpuHealth:

@@ -1,0 +1,157 @@
+"""Spans of steps, phases and validations by verl's own timers, in verl's real `Tracking`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl", reason="verl is not installed in this environment")
+
+from verl.trainer.ppo import ray_trainer
+from verl.utils.profiler import marked_timer, performance, simple_timer
+
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.verl.driver import timers, validation
+from akka_otel_callbacks.verl.state import STATE
+from tests.support.otlp_sink import OtlpSink
+from tests.support.points import SpanRecord
+from tests.support.traces import check_trace, named
+from tests.verl.driver.test_tracking import SFT, make, sink  # noqa: F401 - the fixture
+
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+PHASE, NUMBER = names.ATTR_RL_STEP_PHASE.name, names.ATTR_SPAN_STEP.name
+UNFINISHED, ERROR = names.ATTR_SPAN_UNFINISHED.name, names.ATTR_ERROR_TYPE.name
+
+
+@pytest.fixture(params=["phase"])
+def receiver(request: pytest.FixtureRequest, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpSink]:  # noqa: F811
+    monkeypatch.setenv("AKKA_OTEL_SPANS", request.param)
+    monkeypatch.setenv("TRACEPARENT", f"00-{TRACE_ID}-{PARENT_ID}-01")
+    timers.install(performance)
+    yield sink
+    assert not guard.failures
+    assert not STATE.timings.listening
+
+
+def step(number: int, *, fails: bool = False) -> dict[str, Any]:
+    """As a trainer's; what it then logs."""
+    timing: dict[str, float] = {}
+    with marked_timer("step", timing):
+        with marked_timer("gen", timing, color="red"), simple_timer("one_rollout", {}):
+            time.sleep(0.002)
+        for _ in range(2):
+            with marked_timer("update_actor", timing):
+                time.sleep(0.002)
+                if fails:
+                    raise LookupError("my secret")
+    with marked_timer("testing", timing):
+        pass
+    return {"training/global_step": number, **{f"timing_s/{name}": value for name, value in timing.items()}}
+
+
+def seconds(span: SpanRecord) -> float:
+    return (span.end_ns - span.start_ns) / 1e9
+
+
+def test_verl_s_timers_are_spans(receiver: OtlpSink) -> None:
+    made = make()
+    rows = [step(number) for number in (7, 8)]
+    with marked_timer("before", {}):
+        pass
+    for row in rows:
+        made.log(data=row, step=row["training/global_step"])
+    made.finish()
+    spans = receiver.spans()
+    job = check_trace(spans, TRACE_ID, PARENT_ID)
+    (found,) = (span for span in named(spans, names.SPAN_RL_STEP.name) if span.attributes == {NUMBER: 7})
+    phases = [span for span in spans if span.attributes.get(NUMBER) == 7 and PHASE in span.attributes]
+    assert found.parent_span_id == job.span_id
+    assert {span.attributes[PHASE] for span in phases} == {"gen", "update_actor", "testing"}
+
+
+def test_each_step_has_its_own(receiver: OtlpSink) -> None:
+    made = make()
+    rows = []
+    for number in (1, 2):
+        rows.append(step(number))
+        made.log(data=rows[-1], step=number)
+    made.finish()
+    spans = receiver.spans()
+    check_trace(spans, TRACE_ID, PARENT_ID)
+    for row, whole in zip(rows, named(spans, names.SPAN_RL_STEP.name), strict=True):
+        assert seconds(whole) == pytest.approx(row["timing_s/step"], abs=1e-3)
+        phases = [s for s in spans if PHASE in s.attributes and s.attributes[NUMBER] == whole.attributes[NUMBER]]
+        by_name = [(span.attributes[PHASE], span.parent_span_id == whole.span_id) for span in phases]
+        assert sorted(by_name) == [("gen", True), ("testing", False), ("update_actor", True), ("update_actor", True)]
+        for name in ("gen", "update_actor"):
+            total = sum(seconds(span) for span in phases if span.attributes[PHASE] == name)
+            assert total == pytest.approx(row[f"timing_s/{name}"], abs=1e-3)
+
+
+def test_a_step_that_fails_is_marked(receiver: OtlpSink) -> None:
+    made = make()
+    made.log(data=step(1), step=1)
+    try:
+        step(2, fails=True)
+    except LookupError:
+        made.finish(exit_code=1)
+    spans = receiver.spans()
+    job = check_trace(spans, TRACE_ID, PARENT_ID)
+    first, second = named(spans, names.SPAN_RL_STEP.name)
+    assert (first.attributes, second.attributes) == ({NUMBER: 1}, {UNFINISHED: True, ERROR: "LookupError"})
+    assert job.attributes == {ERROR: "LookupError"}
+    failed = [span.name for span in spans if ERROR in span.attributes and PHASE in span.attributes]
+    assert failed == [names.SPAN_RL_STEP_PHASE.of("update_actor")]
+    assert "secret" not in str(spans)
+
+
+@pytest.mark.parametrize("receiver", ["job", "step"], indirect=True)
+def test_no_finer_than_it_is_asked_for(receiver: OtlpSink, request: pytest.FixtureRequest) -> None:
+    made = make()
+    made.log(data=step(1), step=1)
+    made.finish()
+    found = {span.name for span in receiver.spans()}
+    assert found == {names.SPAN_JOB.name} | ({names.SPAN_RL_STEP.name} if "step" in request.node.name else set())
+
+
+def test_a_supervised_step_has_verl_s_update(receiver: OtlpSink) -> None:
+    made = make(SFT)
+    (backend,) = (made.logger["akka_otel"],)
+    backend._spans.logged({"train/loss": 1.0}, 3, 0.5)
+    made.finish()
+    (span,) = named(receiver.spans(), names.SPAN_SFT_STEP.name)
+    assert span.attributes == {NUMBER: 3}
+    assert seconds(span) == pytest.approx(0.5, abs=1e-6)
+
+
+class Fails(Exception): ...
+
+
+@pytest.mark.parametrize("error", [None, Fails("my secret")])
+def test_a_validation_has_its_span(
+    error: Exception | None, receiver: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def validate(self: Any) -> dict[str, float]:
+        time.sleep(0.002)
+        if error is not None:
+            raise error
+        return {"val-core/x": 1.0}
+
+    monkeypatch.setattr(ray_trainer.RayPPOTrainer, "_validate", validate)
+    validation.install(ray_trainer)
+    trainer = ray_trainer.RayPPOTrainer.__new__(ray_trainer.RayPPOTrainer)
+    made = make()
+    if error is None:
+        assert trainer._validate() == {"val-core/x": 1.0}
+    else:
+        with pytest.raises(Fails):
+            trainer._validate()
+    made.finish()
+    (span,) = named(receiver.spans(), names.SPAN_EVAL.name)
+    check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
+    assert seconds(span) >= 0.002
+    assert span.attributes == ({} if error is None else {ERROR: "Fails"})
