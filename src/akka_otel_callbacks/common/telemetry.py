@@ -177,7 +177,7 @@ class Telemetry:
         """Writes a finished span under the job's span. Times are Unix nanoseconds; `error` is what ended it."""
         from akka_otel_callbacks.common.tracing.trace import mark_failed
 
-        written = self.begin_span(span.name, start_ns, attributes=attributes)
+        written = self.trace.start(span.name, start_ns, attributes=attributes)
         if error is not None:
             mark_failed(written, type(error))
         written.end(end_ns)

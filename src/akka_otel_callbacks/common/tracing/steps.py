@@ -55,11 +55,11 @@ class StepSpans:
         whole = None
         if self.step is not None:
             cut = {names.ATTR_SPAN_UNFINISHED.name: True} if self.number is None else {}
-            whole = self.trace.begin(kind.step.name, unix_ns + _ns(self.step.start), attributes={**known, **cut})
+            whole = self.trace.start(kind.step.name, unix_ns + _ns(self.step.start), attributes={**known, **cut})
         for phase in self.phases:
             parent = whole if self.step is not None and self.step.start <= phase.start <= self.step.end else None
             what = {kind.phase_name.name: phase.name, **known}
-            span = self.trace.begin(kind.phase.of(phase.name), unix_ns + _ns(phase.start), parent, what)
+            span = self.trace.start(kind.phase.of(phase.name), unix_ns + _ns(phase.start), parent, what)
             if phase.error is not None:
                 mark_failed(span, phase.error)
             span.end(unix_ns + _ns(phase.end))

@@ -65,17 +65,23 @@ class Trace:
     ) -> Span:
         """Begins a span under another, by default the job's. Whoever begins it ends it. If nobody has by the end of the
         job, it ends there and says so."""
+        span = self.start(name, start_ns, parent, attributes)
+        if span.is_recording():
+            with self._changing:
+                self._open = [*filter(_is_open, self._open), span]
+        return span
+
+    def start(
+        self, name: str, start_ns: int, parent: Span | None = None, attributes: Mapping[str, Any] | None = None
+    ) -> Span:
+        """As `begin`, for a span that has ended already and is written as a whole: the job's end leaves it alone."""
         from opentelemetry.trace import set_span_in_context
 
         context = self._context if parent is None else set_span_in_context(parent)
-        span = self._tracer.start_span(
+        self._begun = True
+        return self._tracer.start_span(
             name, context=context, start_time=start_ns, attributes=dict(clean(attributes or {}))
         )
-        if span.is_recording():
-            with self._changing:
-                self._begun = True
-                self._open = [*filter(_is_open, self._open), span]
-        return span
 
     @guarded
     def end(self, error: BaseException | None) -> None:
