@@ -383,9 +383,10 @@ def detail(run: Run) -> str:
 
 def test_all_spans_are_one_trace_with_the_right_parents_also_the_workers(run: Run) -> None:
     spans = run.sink.spans()
-    job = check_trace(spans, TRACE_ID, PARENT_ID)
+    of_worker = names.SPAN_CHECKPOINT_OPERATION.of(OPERATION)
+    job = check_trace(spans, TRACE_ID, PARENT_ID, earlier=[of_worker])  # verl makes the workers first
     assert job.status != 2
-    of_workers = named(spans, names.SPAN_CHECKPOINT_OPERATION.of(OPERATION))
+    of_workers = named(spans, of_worker)
     instance = names.ATTR_SERVICE_INSTANCE_ID.name
     placed = {point.resource[instance] for points in run.placements().values() for point in points}
     assert {span.resource[instance] for span in of_workers} == placed
