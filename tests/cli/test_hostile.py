@@ -149,7 +149,7 @@ def test_a_line_longer_than_any_export_is_no_export(
     good: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = json.dumps(good)
-    monkeypatch.setattr("akka_otel_callbacks.cli.figures.LONGEST_LINE", len(line) + 10)
+    monkeypatch.setattr("akka_otel_callbacks.cli.lines.LONGEST_LINE", len(line) + 10)
     file = tmp_path / "metrics.jsonl"
     file.write_text(f"{line}\n{' ' * (3 * len(line))}{line}\n{line}\n{line}")
     assert "1 of 4 lines could not be read" in _checked(_show(file)).stdout

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from akka_otel_callbacks.cli import fields
 from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
+from akka_otel_callbacks.cli.lines import MALFORMED, Labels, labels, lines
 from akka_otel_callbacks.common.vocabulary import names
 
 FILE_NAME = "metrics.jsonl"
@@ -20,15 +18,10 @@ HISTOGRAMS = {"histogram": explicit, "exponentialHistogram": exponential}
 SCALARS = ("gauge", "sum")
 STEP_COUNTS = (names.RL_STEP_COUNT.name, names.SFT_STEP_COUNT.name)
 
-LONGEST_LINE = 2**26
-"""Bytes of a line that are read at most: no export of ours is nearly as long."""
 NO_RECORDED_VALUE = 1
 """The flag of a point that only says that its series has ended."""
 
-Labels = tuple[tuple[str, str], ...]
 Key = tuple[str, Labels]
-MALFORMED = (ValueError, RecursionError)
-"""What a line that is no OTLP document raises while it is read."""
 
 
 @dataclass(slots=True)
@@ -133,34 +126,18 @@ def read(path: Path) -> Recording:
     Raises:
         OSError: it is no file, or cannot be opened or read.
     """
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(mode):  # reading it might wait for ever
-        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a file")
     recording, sessions = Recording(), _Sessions()
-    with path.open("rb") as file:
-        for line in _lines(file):
-            recording.lines += 1
-            try:
-                exports = list(_exports(json.loads(line)))
-            except MALFORMED:
-                recording.unreadable += 1
-                continue
-            for resource, points in exports:
-                sessions.add(resource, points)
+    for line in lines(path):
+        recording.lines += 1
+        try:
+            exports = list(_exports(json.loads(line)))
+        except MALFORMED:
+            recording.unreadable += 1
+            continue
+        for resource, points in exports:
+            sessions.add(resource, points)
     recording.sessions = sessions.settled()
     return recording
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines that are not blank. A longer one than any export is cut, and so it is no document."""
-    while line := file.readline(LONGEST_LINE):
-        rest = line
-        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
-            rest = file.readline(LONGEST_LINE)
-        if line.strip() or rest is not line:
-            yield line
 
 
 class _Sessions:
@@ -219,7 +196,7 @@ def _exports(document: Any) -> Iterator[tuple[Labels, list[_Point]]]:
     if not isinstance(document, dict) or not isinstance(document.get("resourceMetrics"), list):
         raise fields.Malformed("no metrics document")
     for resource_metrics in fields.mappings(document, "resourceMetrics"):
-        resource = _labels(fields.mapping(resource_metrics, "resource"))
+        resource = labels(fields.mapping(resource_metrics, "resource"))
         points = [
             point
             for scope_metrics in fields.mappings(resource_metrics, "scopeMetrics")
@@ -238,16 +215,9 @@ def _points(metric: Mapping[str, Any]) -> Iterator[_Point]:
             value = HISTOGRAMS[kind](point) if kind in HISTOGRAMS else _scalar(point)
             if value is not None:
                 start, time = fields.whole(point, "startTimeUnixNano"), fields.whole(point, "timeUnixNano")
-                yield _Point(name, _labels(point), unit, kind == "sum", start, time, value)
+                yield _Point(name, labels(point), unit, kind == "sum", start, time, value)
 
 
 def _scalar(point: Mapping[str, Any]) -> float | None:
     double = fields.real(point, "asDouble")
     return fields.real(point, "asInt") if double is None else double
-
-
-def _labels(holder: Mapping[str, Any]) -> Labels:
-    pairs = (
-        (fields.text(pair, "key"), fields.mapping(pair, "value")) for pair in fields.mappings(holder, "attributes")
-    )
-    return tuple(sorted((key, ", ".join(map(str, value.values()))) for key, value in pairs))

@@ -1,12 +1,15 @@
-"""`akka-otel show`: the figures of a run from its embedded files."""
+"""`akka-otel show`: the figures, spans and warnings of a run from its embedded files."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
 
+from rich.console import Group
+
 from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import printable, stdout, stop
+from akka_otel_callbacks.cli.story import story
 from akka_otel_callbacks.cli.table import summary
 
 
@@ -22,6 +25,8 @@ def show(path: Path, *, every_session: bool = False) -> None:
         raise stop(f"{file} cannot be read: {error.strerror}.", code=2) from error
     if recording.sessions:
         stdout().print(summary(recording, every_session=every_session))
+        for session in recording.sessions if every_session else recording.sessions[-1:]:
+            stdout().print(Group(*story(file.parent, session.resource)), end="")
         for other in others:
             stdout().print(f"Another process of the run: akka-otel show {_quoted(other)}", soft_wrap=True)
     elif recording.lines and recording.unreadable == recording.lines:

@@ -28,16 +28,18 @@ def summary(recording: Recording, *, every_session: bool = False) -> RenderableT
     parts = [part for session in shown for part in _session(session)]
     hidden = len(recording.sessions) - len(shown)
     if hidden:
-        parts.append(Text(f"{_count(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
+        parts.append(Text(f"{count_of(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
     if recording.unreadable:
-        lines = f"{recording.unreadable} of {_count(recording.lines, 'line')}"
+        lines = f"{recording.unreadable} of {count_of(recording.lines, 'line')}"
         parts.append(Text(f"{lines} could not be read (torn by a crash?) and {_were(recording.unreadable)} left out."))
     return Group(*parts)
 
 
 def _session(session: Session) -> Iterator[RenderableType]:
     series = session.sorted_series()
-    yield Text(" · ".join([*map(printable, _title(session.resource)), _count(session.exports, "export")]), style="bold")
+    yield Text(
+        " · ".join([*map(printable, _title(session.resource)), count_of(session.exports, "export")]), style="bold"
+    )
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
     if scalars:
@@ -73,9 +75,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Ser
     named = ""
     for one, row in zip(series, rows, strict=True):
         if one.labels and one.name != named:
-            table.add_row(_short(one.name))
+            table.add_row(short(one.name))
         named = one.name
-        first = f"  {_labels(one)}" if one.labels else _short(one.name)
+        first = f"  {_labels(one)}" if one.labels else short(one.name)
         table.add_row(first, *row, style=None if session.is_current(one) else "dim")
     return table
 
@@ -123,15 +125,17 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
 
 
 def _labels(series: Series) -> str:
-    return printable(", ".join(_short(value) for _, value in series.labels))
+    return printable(", ".join(short(value) for _, value in series.labels))
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A name without the prefix that all of ours have."""
     return printable(name.removeprefix(names.PREFIX))
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def count_of(number: int, thing: str, things: str = "") -> str:
+    """How many there are, in words."""
+    return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
 
 
 def _were(number: int) -> str:

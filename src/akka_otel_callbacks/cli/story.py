@@ -1,0 +1,64 @@
+"""What happened in a run, beside its figures: its spans, and the warnings and errors among its log records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from akka_otel_callbacks.cli import log_records, spans
+from akka_otel_callbacks.cli.output import printable
+from akka_otel_callbacks.cli.table import count_of, figure, short
+from akka_otel_callbacks.common.vocabulary import names
+
+NEWEST = 10
+"""Log records that are shown."""
+
+
+def story(folder: Path, resource: Mapping[str, str]) -> Iterator[RenderableType]:
+    """Of the run that a resource names; nothing where its folder has neither spans nor records.
+
+    Args:
+        folder: where its files are.
+        resource: of its metrics.
+    """
+    identity = (names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name)
+    run = {name: resource[name] for name in identity if name in resource}
+    for trace_id, root in spans.read(folder, run).items():
+        yield Text(f"trace {printable(trace_id)}", style="bold")
+        yield Padding(_spans(root), (0, 0, 1, 0))
+    if records := log_records.read(folder, run):
+        shown = records[-NEWEST:]
+        left = f", the newest {NEWEST} of them" if len(records) > NEWEST else ""
+        yield Text(f"{count_of(len(records), 'warning or error', 'warnings and errors')}{left}", style="bold")
+        yield Padding(_records(shown), (0, 0, 1, 0))
+
+
+def _spans(root: spans.Branch) -> Table:
+    table = _table()
+    for head, right in (("span", False), ("count", True), ("mean s", True), ("longest s", True), ("", False)):
+        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for depth, branch in root.all():
+        notes = [f"{branch.failed} failed"] if branch.failed else []
+        notes += [f"{branch.unfinished} unfinished"] if branch.unfinished else []
+        mean = branch.total_s / branch.count
+        numbers = (figure(branch.count), figure(mean), figure(branch.longest_s))
+        table.add_row("  " * depth + short(branch.name), *numbers, ", ".join(notes))
+    return table
+
+
+def _records(records: list[log_records.LogRecord]) -> Table:
+    table = _table()
+    for head in ("UTC", "severity", "log record"):
+        table.add_column(head, overflow="fold")
+    for record in records:
+        table.add_row(record.when, printable(record.severity), printable(record.body))
+    return table
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
