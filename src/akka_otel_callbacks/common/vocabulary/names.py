@@ -368,7 +368,7 @@ ATTR_GPU_DERIVED: Final = Attribute(
 ATTR_GPU_XID: Final = Attribute(
     "akka.optimize.training.gpu.xid",
     int,
-    "The driver's code of a GPU fault, on the log record of each.",
+    "The driver's code of a GPU fault, on the log record of that fault.",
 )
 ATTR_JOB_RANK: Final = Attribute(
     "akka.optimize.training.job.rank",
@@ -554,7 +554,7 @@ ATTR_RUN_PHASE: Final = Attribute(
 ATTR_RUN_SETTINGS_SHA: Final = Attribute(
     "akka.optimize.training.run.settings_sha",
     str,
-    "Content hash of the run's hyperparameters; equal for equal settings.",
+    "Hash of the run's hyperparameters; equal for equal settings.",
 )
 ATTR_PROJECT: Final = Attribute(
     "akka.optimize.training.project",
@@ -712,12 +712,12 @@ ATTR_SFT_STEP_PHASE: Final = Attribute(
 ATTR_SPAN_UNFINISHED: Final = Attribute(
     "akka.optimize.training.span.unfinished",
     bool,
-    "Whether the job ended before what the span stands for.",
+    "Whether the span was still open when the job ended.",
 )
 ATTR_SPAN_STEP: Final = Attribute(
     "akka.optimize.training.span.step",
     int,
-    "The engine's own number of the step that the span is of.",
+    "The engine's own number of the span's step.",
 )
 ATTR_ERROR_TYPE: Final = Attribute(
     "error.type",
@@ -830,7 +830,7 @@ CHECKPOINT_TRANSFER_SIZE: Final = Metric(
     "akka.optimize.training.checkpoint.transfer.size",
     Kind.HISTOGRAM,
     "By",
-    "Bytes that one checkpoint transfer really moved.",
+    "Bytes that one checkpoint transfer moved.",
     attributes=(
         ATTR_CHECKPOINT_OPERATION,
         ATTR_CHECKPOINT_ARTIFACT_KIND,
@@ -952,7 +952,7 @@ GPU_CLOCK_THROTTLE_REASONS: Final = Metric(
     "akka.optimize.training.gpu.clock.throttle_reasons",
     Kind.GAUGE,
     "{bitmask}",
-    "Every reason for held-down clocks since the previous export, as NVML's bits.",
+    "All reasons that held the GPU's clocks down since the previous export, as NVML's bits.",
     attributes=(
         ATTR_HW_ID,
         ATTR_HW_NAME,
@@ -1031,13 +1031,13 @@ JOB_EPOCH: Final = Metric(
     "akka.optimize.training.job.epoch",
     Kind.GAUGE,
     "{epoch}",
-    "Passes over the training data that were made by the latest step.",
+    "Passes over the training data completed at the latest step.",
 )
 JOB_PLACEMENT: Final = Metric(
     "akka.optimize.training.job.placement",
     Kind.GAUGE,
     "{process}",
-    "Always 1 while the process lives; says where it runs and which GPU it holds.",
+    "Always 1 while the process lives. The attributes say where it runs and which GPU it holds.",
     attributes=(
         ATTR_JOB_RANK,
         ATTR_JOB_ROLE,
@@ -1052,7 +1052,7 @@ JOB_STEPS_PLANNED: Final = Metric(
     "akka.optimize.training.job.steps.planned",
     Kind.GAUGE,
     "{step}",
-    "Steps after which the training ends, counted as the engine numbers them.",
+    "The number of the training's last step, as the engine numbers steps.",
 )
 STEP_MEMORY: Final = Metric(
     "akka.optimize.training.step.memory",
@@ -1637,7 +1637,7 @@ SFT_STEP_DURATION: Final = Metric(
     "akka.optimize.training.sft.step.duration",
     Kind.HISTOGRAM,
     "s",
-    "Duration of one whole supervised update, its input left out.",
+    "Duration of one whole supervised update, without its input.",
     buckets=(
         0.05,
         0.1,
@@ -1716,7 +1716,7 @@ SFT_STEP_TIMING: Final = Metric(
     "akka.optimize.training.sft.step.timing",
     Kind.GAUGE,
     "s",
-    "Wall-clock time of one phase of the supervised loop, the latest time it ran.",
+    "Wall-clock time of the latest run of one phase of the supervised loop.",
     attributes=(ATTR_SFT_STEP_PHASE,),
     sticky_values=frozenset({"eval", "save_checkpoint"}),
 )
@@ -1761,7 +1761,7 @@ TELEMETRY_OVERFLOW: Final = Metric(
 
 SPAN_JOB: Final = Span(
     "akka.optimize.training.job",
-    "The whole job; the root of its spans, part of the trace that started the run.",
+    "The whole job. It is the root of the job's spans and part of the trace that started the run.",
     attributes=(
         ATTR_CHECKPOINT_RESTORE_MODE,
         ATTR_CHECKPOINT_SNAPSHOT_ID,
