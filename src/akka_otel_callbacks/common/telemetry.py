@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OpenSpan
     from opentelemetry.trace import TracerProvider
 
+    from akka_otel_callbacks.common.export.user_metrics import UserMetrics
     from akka_otel_callbacks.common.logs.outlet import Logs
     from akka_otel_callbacks.common.tracing.trace import Trace
 
@@ -83,6 +84,7 @@ class Telemetry:
         writer: str = "",
         within: Mapping[str, str] | None = None,
         job: Mapping[str, str] | None = None,
+        user_metrics: Callable[[], UserMetrics | None] = lambda: None,
     ) -> Telemetry:
         """Opens what the environment asks for, or uses the providers that are handed in. The global providers are
         neither read nor set.
@@ -97,6 +99,8 @@ class Telemetry:
             within: where the job's span is another telemetry's, the `trace_context` of that one. The spans of this one
                 stand under it, or begin traces of their own where it is empty.
             job: the job's span as `tracing.plan.planned` planned it.
+            user_metrics: gives the program's own metrics, which are exported with these; None while it has none. A
+                given meter provider has them itself.
         """
         show_to_people()
         hear()
@@ -106,7 +110,7 @@ class Telemetry:
             logger.warning("%s", warning)
         exporters.load_sdk()
         telemetry._open_traces(selection, tracer_provider, environ, within, job or {})
-        telemetry._open_metrics(selection, meter_provider)
+        telemetry._open_metrics(selection, meter_provider, user_metrics)
         telemetry._open_logs(selection)
         telemetry._start_threads()
         atexit.register(telemetry.close)
@@ -252,7 +256,12 @@ class Telemetry:
         self._metrics.hurry()
         self._logs.hurry()
 
-    def _open_metrics(self, selection: Selection, provider: MeterProvider | None) -> None:
+    def _open_metrics(
+        self,
+        selection: Selection,
+        provider: MeterProvider | None,
+        user_metrics: Callable[[], UserMetrics | None],
+    ) -> None:
         if provider is not None:
             from akka_otel_callbacks.common.export.given import GivenProvider
 
@@ -261,7 +270,7 @@ class Telemetry:
         elif outputs := exporters.open_metrics(selection):
             from akka_otel_callbacks.common.export.own import OwnExporters
 
-            self._metrics = OwnExporters(outputs, self._resource, self._steps, self.identity.share)
+            self._metrics = OwnExporters(outputs, self._resource, self._steps, self.identity.share, user_metrics)
             for output in outputs:
                 self._hooks.add(output.close)
         self.recording = self._metrics.takes or bool(self.detail)

@@ -19,7 +19,7 @@ from akka_otel_callbacks.trl.session import Options, Session
 from akka_otel_callbacks.trl.training import Training, attempt_of
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import TracerProvider
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
@@ -77,6 +77,15 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         """Names the trainer, for the rare case that the callback cannot find it by itself. Returns the callback."""
         self._session.name(trainer)
         return self
+
+    @property
+    def meter(self) -> Meter:
+        """For metrics of your own: `callback.meter.create_counter("solved")`. They are exported with the run's figures,
+        under the run's resource, by the process that publishes these. It can be used before, between and during
+        trainings; totals go on from one to the next, also where the environment asks for deltas. A callback of an
+        observable instrument runs on the exporter's thread and must not wait for anything.
+        """
+        return self._session.meter()
 
     # Events, in the order in which a training fires them.
 

@@ -27,7 +27,10 @@ from akka_otel_callbacks.trl.settings import engine_attributes
 from akka_otel_callbacks.trl.training import Training
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
     from transformers import Trainer, TrainerState, TrainingArguments
+
+    from akka_otel_callbacks.common.export.user_metrics import UserMetrics
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Session:
         self._named: Callable[[], Trainer | None] = lambda: None
         self._counted: tuple[Callable[[], object], Efficiency | None] | None = None
         self._said: set[str] = set()
+        self._user_metrics: UserMetrics | None = None
         _hear_of_trainings()
 
     def __reduce__(self) -> tuple[type[Session], tuple[Options]]:
@@ -63,6 +67,16 @@ class Session:
         if line not in self._said:
             self._said.add(line)
             logger.log(level, "%s", line)
+
+    def meter(self) -> Meter:
+        """For metrics of the user's own, on the given provider where there is one."""
+        from akka_otel_callbacks.common.export.user_metrics import USER_SCOPE, UserMetrics
+
+        if (given := self.options.handed.meter_provider) is not None:
+            return given.get_meter(USER_SCOPE)
+        if self._user_metrics is None:
+            self._user_metrics = UserMetrics()
+        return self._user_metrics.meter
 
     # Trainings
 
@@ -158,6 +172,7 @@ class Session:
             step_type,
             meter_provider=handed.meter_provider,
             tracer_provider=handed.tracer_provider,
+            user_metrics=lambda: self._user_metrics,
         )
         for warning in handed.warnings(self.options.said):
             self.say_once(logging.WARNING, warning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from opentelemetry.sdk.resources import Resource
 
@@ -18,6 +19,9 @@ from akka_otel_callbacks.common.threads import Closer, ExportLoop
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Attributes
 
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.export.user_metrics import UserMetrics
+
 
 class OwnExporters:
     """An `Outlet`. They get data: every step, and a histogram as a whole, where an instrument takes value by value and
@@ -28,14 +32,22 @@ class OwnExporters:
         resource: who the process is.
         steps: None for a process that reports none.
         share: when in the interval the first export is, from 0 to 1.
+        user_metrics: gives the program's own metrics, None while it has none.
     """
 
     takes = True
 
-    def __init__(self, outputs: Sequence[MetricOutput], resource: Resource, steps: Steps | None, share: float) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[MetricOutput],
+        resource: Resource,
+        steps: Steps | None,
+        share: float,
+        user_metrics: Callable[[], UserMetrics | None] = lambda: None,
+    ) -> None:
         self._observed = Observed()
         self._ends: list[Callable[[], None]] = []
-        self._run = Run(resource, now_ns(), self._observed, steps)
+        self._run = Run(resource, now_ns(), self._observed, steps, user_metrics=user_metrics)
         self._pushes: list[tuple[Push, ExportLoop]] = []
         for output in outputs:
             if output.scraped is not None:

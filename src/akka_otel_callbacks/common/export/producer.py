@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -26,6 +26,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.export.courses import Courses
 from akka_otel_callbacks.common.export.unsent import Moment, Unsent
+from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.recording.board import Board
 from akka_otel_callbacks.common.recording.distributions import Exponential
 from akka_otel_callbacks.common.recording.measured import Measured, Series, Tally
@@ -36,6 +37,9 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
 from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.export.user_metrics import UserMetrics
 
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
@@ -51,6 +55,8 @@ class Run:
     observed: Observed
     steps: Steps | None = None
     measured: Measured = field(default_factory=Measured)
+    user_metrics: Callable[[], UserMetrics | None] = lambda: None
+    """The program's own, as soon as it has any."""
 
 
 class Producer:
@@ -107,8 +113,10 @@ class Producer:
             self._run.steps.catch_up(self._patience_s)
         with self._collecting:  # scrapes may come at the same time
             metrics = [*self._metrics(observed, most_steps)]
-        scopes = [ScopeMetrics(InstrumentationScope(SCOPE, VERSION), metrics, "")]
-        return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if metrics else None
+        scopes = [ScopeMetrics(InstrumentationScope(SCOPE, VERSION), metrics, "")] if metrics else []
+        if (user_metrics := self._run.user_metrics()) is not None:
+            scopes += guarded(user_metrics.scopes)() or []
+        return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if scopes else None
 
     def sent(self, *, rejected: bool = False) -> None:
         """What `collect` gave has arrived, or was rejected and will never be taken."""

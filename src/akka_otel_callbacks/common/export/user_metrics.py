@@ -1,0 +1,42 @@
+"""A program's own metrics: recorded with the SDK's instruments, exported with the figures of its run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, ScopeMetrics
+from opentelemetry.sdk.resources import Resource
+
+from akka_otel_callbacks.common.recording.labels import clean
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE
+
+USER_SCOPE = f"{SCOPE}.user"
+
+
+class UserMetrics:
+    """One provider for all trainings of a callback. Totals go on from one training to the next."""
+
+    def __init__(self) -> None:
+        self._reader = InMemoryMetricReader()
+        provider = MeterProvider([self._reader], Resource.get_empty(), shutdown_on_exit=False)
+        self.meter: Meter = provider.get_meter(USER_SCOPE)
+
+    def scopes(self) -> list[ScopeMetrics]:
+        """Everything that was recorded so far, as totals. Observable instruments are asked for their values."""
+        data = self._reader.get_metrics_data()
+        found = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+        return [replace(scope, metrics=[_exportable(metric) for metric in scope.metrics]) for scope in found]
+
+
+def _exportable(metric: Metric) -> Metric:
+    """Without examples of single values, and with attributes that every exporter takes: one that cannot be encoded
+    would fail the whole export, the run's own figures with it."""
+    points: list[Any] = []
+    for point in metric.data.data_points:
+        attributes: Any = point.attributes or {}
+        points.append(replace(point, attributes=clean(attributes), exemplars=[]))
+    data: Any = metric.data
+    return replace(metric, data=replace(data, data_points=points))
