@@ -62,6 +62,9 @@ class GRPOTrainer(Trainer):
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> torch.Tensor:
         return self._scores
 
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        return self.compute_loss(model, self._batch)
+
     def compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         return self._loss
 
@@ -96,7 +99,7 @@ def step(trainer: GRPOTrainer, callbacks: list[TrainerCallback]) -> None:
         for key in keys:
             buffers[key].append(0.25)
     for micro_batch in range(MICRO_BATCHES):
-        trainer.compute_loss(trainer.model, trainer._batch)
+        trainer.training_step(trainer.model, None)
         for key in PER_MICRO_BATCH:
             buffers[key].append(0.25)
         if micro_batch < MICRO_BATCHES - 1:

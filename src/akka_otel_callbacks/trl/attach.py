@@ -50,7 +50,9 @@ _running: tuple[Running, ...] = ()
 
 
 def find_trainer(state: TrainerState | None = None) -> Trainer | None:
-    """The trainer that a state belongs to and that is in its `train`; else the one whose method is being called."""
+    """The trainer that a state belongs to and that is in its `train`; else the one whose method is being called. The
+    latter is read from the callers' frames: while a trainer is made, and in an evaluation outside of a training, no
+    method that could be tapped before has handed it over."""
     from transformers import Trainer
 
     if (run := running(state)) is not None:
