@@ -10,7 +10,7 @@ with checkpoints.publish(snapshot_id=snapshot.id, storage_mode=StorageMode.OBJEC
         catalog.acknowledge(snapshot)
 
 Each block is one attempt: its duration, its outcome and, of a transfer, the bytes it moved are published with the run's
-own figures, and a span with its exact identities. An exception makes it a failure and passes on as it came. Without a
+own figures, and a span with its exact identities. An exception makes it a failure and is raised on unchanged. Without a
 telemetry in the process the blocks do nothing.
 """
 
@@ -64,13 +64,13 @@ TRANSFERS = (names.CheckpointOperation.UPLOAD, names.CheckpointOperation.MATERIA
 
 
 class About(TypedDict, total=False):
-    """What every operation takes, all of it optional. What one leaves open is as of the operation around it, and
-    `describe` adds what becomes known on the way. A value that is none of its attribute's is left out, with a warning.
+    """The arguments of every operation, all optional. A missing one is taken from the enclosing operation, and
+    `describe` adds one that becomes known later. A value that its attribute does not allow is left out, with a warning.
 
     Attributes:
         artifact_kind: one of `ArtifactKind`.
         storage_mode: one of `StorageMode`.
-        snapshot_id: the snapshot's, derived from its content. It stands on the span alone, as all that follows.
+        snapshot_id: the snapshot's, derived from its content. It and all that follows are on the span only.
         restore_mode: of a restore, one of `RestoreMode`.
         source_run_id: of a restore, the run that saved the snapshot.
         source_attempt: of a restore, that run's attempt.

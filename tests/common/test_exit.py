@@ -148,7 +148,7 @@ def test_the_process_ends_in_time(case: Case, ends: Ends) -> None:
     assert "3 steps were not sent to otlp" in stderr
     why = {"refused": "refused", "silent": "did not answer", "503": "unavailable"}[case.collector]
     assert why in stderr.lower()
-    assert stderr.count("does not take what is sent") <= 1, "one warning for both signals"
+    assert stderr.count("does not accept the telemetry") <= 1, "one warning for both signals"
     assert "Traceback" not in stderr or case.end in ("exception", "interrupted", "interrupted and left open")
     assert stderr.count("Traceback") <= 1, "no thread of ours died"
 

@@ -1,4 +1,4 @@
-"""The door: nothing that fails behind it reaches the training, and the log is not flooded."""
+"""Nothing that fails in a guarded function reaches the training, and the log is not flooded."""
 
 from __future__ import annotations
 

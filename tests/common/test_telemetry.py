@@ -284,7 +284,7 @@ def test_the_end_says_what_was_not_worked_out(sink: OtlpSink, start: Start, log:
     report(telemetry, RLStep(number=1), RLStep(number=2))
     telemetry.close(timeout_s=0.3)
     device.ready.set()
-    assert "were still to be worked out at the end, and are lost: 3" in log.text
+    assert "were not yet computed at the end, and are lost: 3" in log.text
 
 
 def test_a_step_is_taken_however_large_it_is(sink: OtlpSink, start: Start) -> None:
@@ -582,7 +582,7 @@ def test_no_secret_of_an_endpoint_is_logged(
         telemetry.flush(5)
         telemetry.close()
     assert "figures go to otlp" in log.text
-    assert "does not take what is sent" in log.text
+    assert "does not accept the telemetry" in log.text
     assert "pa55word" not in log.text
     assert "s3cr3tvalue" not in log.text
 

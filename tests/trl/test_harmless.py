@@ -1,4 +1,4 @@
-"""Telemetry never disturbs a training: the same parameters to the last bit, whatever fails behind its door."""
+"""Telemetry never disturbs a training: the same parameters to the last bit, whatever fails in it."""
 
 from __future__ import annotations
 

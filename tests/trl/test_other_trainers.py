@@ -182,7 +182,7 @@ def test_another_trainer_that_is_rewarded(make: Any, tiny_model: str, caplog: py
     terms = {of for step in run.steps for of in run.figures(step, "log").get(names.RL_STEP_REWARD_TERM.name, {})}
     assert terms <= {"total"}, "an implicit reward is no term"
     assert len([message for message in messages(caplog) if "has no" in message]) == 1
-    (unused,) = [message for message in messages(caplog) if "never uses" in message]
+    (unused,) = [message for message in messages(caplog) if "never calls" in message]
     assert names.RL_STEP_TOKENS.name in unused
 
 
@@ -208,7 +208,7 @@ class AnotherWay(trl.GRPOTrainer):
 def test_a_method_that_is_never_called_is_named(tiny_model: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
         run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, trainer_class=AnotherWay))
-    (line,) = [message for message in messages(caplog) if "never uses" in message]
+    (line,) = [message for message in messages(caplog) if "never calls" in message]
     assert "AnotherWay" in line
     assert "_generate" in line
     assert names.RL_ROLLOUT_COMPLETION_LENGTH.name in line
@@ -230,7 +230,7 @@ def test_a_loss_that_is_never_seen_is_the_log_s(tiny_model: str, caplog: pytest.
 
     with caplog.at_level(logging.INFO, "akka_otel_callbacks"):
         run = exported_run(lambda callbacks: sft(tiny_model, callbacks, trainer_class=Own))
-    (line,) = [message for message in messages(caplog) if "never uses" in message]
+    (line,) = [message for message in messages(caplog) if "never calls" in message]
     assert "training_step" in line
     assert names.SFT_STEP_LOSS.name in line
     for step in run.steps:

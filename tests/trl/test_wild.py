@@ -301,7 +301,7 @@ def test_a_second_callback_stands_back(tiny_model: str, memory: TelemetryInMemor
             trainer.evaluate()
             trainer.train()
         assert [record.getMessage() for record in warnings(caplog)] == [
-            "another AkkaTelemetryCallback publishes; this one stands back"
+            "another AkkaTelemetryCallback publishes this training, so this one does nothing"
         ]
         assert not other.names()
         assert not jobs(other)

@@ -29,7 +29,7 @@ def stderr() -> Console:
 
 def console_on(stream: TextIO | None) -> Console:
     """Lines are wide enough for a table where no terminal says how wide they may be. Nothing in a text is markup: names
-    and values come from users. A closed stream swallows them."""
+    and values come from users. Nothing is printed on a closed stream."""
     stream = stream or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors=_plain.__qualname__)

@@ -1,4 +1,4 @@
-"""The one door between an engine and the telemetry: whatever fails behind it never reaches the training."""
+"""Keeps the telemetry's exceptions away from the training: every function that an engine calls is `guarded`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 failures: Counter[tuple[str, str]] = Counter()
-"""How often each cause, (where, exception type), was kept from the training since the process started."""
+"""How often each (function, exception type) failed since the process started. The training saw none of them."""
 
 
 def report(where: str, error: Exception) -> None:
-    """Counts a failure; the first of each cause is logged with its traceback, so that a log is never flooded."""
+    """Counts a failure. Only the first failure of each cause is logged, with its traceback, to keep the log short."""
     cause = (where, type(error).__name__)
     failures[cause] += 1
     if failures[cause] == 1:
@@ -31,18 +31,18 @@ def report(where: str, error: Exception) -> None:
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
-    """`function`, except that an exception is reported and `None` returned.
+    """The function, except that it reports an exception and returns None.
 
-    KeyboardInterrupt and SystemExit pass: they are the user's, not a fault of the telemetry.
+    KeyboardInterrupt and SystemExit pass, because the user wants them and the telemetry did not fail.
     """
     where = function.__qualname__
 
     @functools.wraps(function)
-    def door(*args: P.args, **kwargs: P.kwargs) -> R | None:
+    def safe(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the door's purpose
+        except Exception as error:  # noqa: BLE001 - nothing may reach the training
             report(where, error)
             return None
 
-    return door
+    return safe

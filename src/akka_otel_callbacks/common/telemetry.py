@@ -329,7 +329,7 @@ class Telemetry:
                 logger.warning("the last %s were not sent within %g s", thread.what, timeout_s)
         self._logs.say_what_is_missing()
         if self._hooks.is_alive():
-            logger.warning("what ends with the telemetry, such as the GPU sampler, did not end within %g s", timeout_s)
+            logger.warning("background threads, such as the GPU sampler, did not end within %g s", timeout_s)
         if self._steps is not None:
             self._steps.say_what_is_missing()
 

@@ -188,7 +188,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             return
         trainer = self._find(state)
         if self._stands_back(trainer):
-            self._session.say_once(logging.WARNING, "another AkkaTelemetryCallback publishes; this one stands back")
+            line = "another AkkaTelemetryCallback publishes this training, so this one does nothing"
+            self._session.say_once(logging.WARNING, line)
             return
         if running(state) is None:
             tap_train(type(trainer))  # somebody replaced `train`, or it was called before the callback was made

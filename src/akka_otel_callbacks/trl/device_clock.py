@@ -1,4 +1,4 @@
-"""The time of a reward model on a GPU, which goes on computing when Python has passed by."""
+"""The time of a reward model on a GPU, which computes on after the Python call has returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CUDA = "cuda"
 
 
 class DeviceClock:
-    """From its making to `stop`, as the device's own stream passes by. Nothing waits for it before `seconds`."""
+    """Measures from its making to `stop`, on the device's own stream. Only `seconds` waits for the device."""
 
     def __init__(self, cuda: Any, device: Any) -> None:
         self._stream = cuda.current_stream(device)

@@ -1,4 +1,4 @@
-"""What an evaluation says: within a training to the training's telemetry, outside of one on its own."""
+"""Publishes an evaluation: within a training by the training's telemetry, outside of one by its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def with_logged(metrics: Mapping[str, Any], state: TrainerState) -> Mapping[str, Any]:
-    """The metrics as they were logged just before: TRL adds its own, such as the reward, to the row alone."""
+    """The log row of this evaluation: TRL adds its own figures, such as the reward, only there."""
     row: Mapping[str, Any] = state.log_history[-1] if state.log_history else {}
     return row if eval_runtime_s(row) is not None and eval_runtime_s(row) == eval_runtime_s(metrics) else metrics
 
@@ -59,7 +59,7 @@ def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, 
 
 
 def _named(name: str | None, value: float | None) -> Any:
-    """As a step has a figure of a set: by the set's name, alone where it has none."""
+    """The value as a step's field has it: by the set's name, or alone if the set has no name."""
     return value if name is None or value is None else {name: value}
 
 

@@ -1,4 +1,4 @@
-"""What the trainer's log rows may add to a step: only what the step lacks.
+"""What the trainer's log rows may add to a step: only figures that the step lacks.
 
 A row is not a step's own: transformers averages its loss over the steps since the row before, and replaces a NaN by the
 mean of the good values (`logging_nan_inf_filter`).

@@ -191,7 +191,7 @@ class Loop:
         self._marks.append(mark(trainer._metrics["train"] if trainer is not None and self._has_buffers else {}))
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
-        """Each door apart: without the memory, a step still has its clock."""
+        """Guarded apart from the rest: if the memory fails, a step still has its clock."""
         account = self._memory
         self._memory_begins = guarded(account.begin_step)
         self._memory_of_gradients = guarded(account.before_optimizer_step)

@@ -191,8 +191,8 @@ class Training:
         elif self.loop.missing:
             self._session.say_once(
                 logging.WARNING,
-                f"{name} of TRL {_trl_version()} has no {', '.join(self.loop.missing)}: figures that come from there "
-                "are taken from the log, at its interval, or absent",
+                f"{name} of TRL {_trl_version()} has no {', '.join(self.loop.missing)}: the figures of these methods "
+                "come from the log, at its interval, or are absent",
             )
 
     def _end_loop(self) -> None:
@@ -207,8 +207,8 @@ class Training:
             named = "; ".join(f"{source} ({', '.join(metric.name for metric in gives)})" for source, gives in unused)
             self._session.say_once(
                 logging.WARNING,
-                f"{type(self.trainer()).__name__} never uses what some figures come from; they are absent, or from the "
-                f"log at its interval: {named}",
+                f"{type(self.trainer()).__name__} never calls the source of some figures. These come from the log, "
+                f"at its interval, or are absent: {named}",
             )
 
     # The way with a checkpoint

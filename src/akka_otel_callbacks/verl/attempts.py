@@ -120,8 +120,8 @@ class Keeper(threading.Thread):
         except OSError as error:
             if not self._failed:
                 logger.warning(
-                    "cannot leave the run's ID in the checkpoint %s: %s. A training that resumes from it is a run of "
-                    "its own, unless you set %s",
+                    "cannot write the run's ID into the checkpoint %s: %s. A training that resumes from it will be "
+                    "a new run, unless you set %s",
                     folder,
                     error,
                     self._cure,
@@ -133,7 +133,7 @@ class Keeper(threading.Thread):
         remote = next((str(place) for place in saved_to if place is not None and _is_remote(place)), None)
         if remote is not None:
             logger.info(
-                "the run's ID is left in local checkpoints only, not in %s://…; to go on with the run there, set %s",
+                "the run's ID is in local checkpoints only, not in %s://…. To resume the run from there, set %s",
                 remote.partition("://")[0],
                 self._cure,
             )

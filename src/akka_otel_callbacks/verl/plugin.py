@@ -85,7 +85,7 @@ HOOKS = (
 EVEN_DISABLED = ("verl.utils.tracking", "ray", "ray.actor")
 
 failed: dict[Hook, Exception] = {}
-"""Hooks that this verl has no place for, with the reason."""
+"""Hooks that this verl lacks what, with the reason."""
 bypassed: dict[Hook, list[str]] = {}
 """Hooks of functions that were copied before the plugin was loaded, and who calls such a copy."""
 
@@ -108,19 +108,19 @@ def install_all(hooks: Sequence[Hook], module: ModuleType) -> None:
 
 
 def warn_of_failed() -> None:
-    """A warning that names what could not be hooked, and one that names who goes past a hook, with what is absent."""
+    """Warns of hooks that this verl has no function for, and of callers that bypass a hook, with the absent figures."""
     if failed:
         verl = sys.modules.get("verl")
         logger.warning(
-            "verl %s has no place for %d of our hooks; absent: %s",
+            "verl %s lacks what %d hooks of the plugin need. Absent: %s",
             getattr(verl, "__version__", "(unknown)"),
             len(failed),
             "; ".join(f"{hook.gives} ({hook.module}: {error})" for hook, error in failed.items()),
         )
     if bypassed:
         logger.warning(
-            "modules that were imported before the plugin hold verl's functions where they cannot be replaced; import "
-            "`akka_otel_callbacks.verl.plugin` before them. Absent where these are called: %s",
+            "modules that were imported before the plugin hold copies of verl's functions that it cannot replace. "
+            "Import `akka_otel_callbacks.verl.plugin` before them. Absent where the copies are called: %s",
             "; ".join(f"{hook.gives} ({', '.join(who)})" for hook, who in bypassed.items()),
         )
 

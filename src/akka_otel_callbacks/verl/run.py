@@ -1,4 +1,4 @@
-"""Who the run is that this process trains, or works for."""
+"""The identity of the run that this process trains, or works for."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_an_unknown_value_is_left_out_with_one_warning(
         "bad luck",
     ):
         assert log.text.count(said) == 1, said
-    assert "-1 is no number of bytes" in log.text
+    assert "-1 is not a number of bytes" in log.text
 
 
 class Refuses:

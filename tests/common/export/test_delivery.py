@@ -183,7 +183,7 @@ def test_what_a_collector_says_of_what_it_took_is_passed_on_once(
     both = exports(url_of(sink, protocol), protocol)
     assert all([both.metrics(), both.metrics(), both.spans()])
     ((_, message),) = said(log)
-    assert message.endswith("takes what is sent, and says: use the new endpoint")
+    assert message.endswith("accepts the telemetry, and says: use the new endpoint")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -123,7 +123,7 @@ def test_what_a_collector_rejects_as_invalid_is_dropped_and_counted(
     assert (dropped[-1] if temporality == "cumulative" else sum(dropped)) == 2
     (warning, missing) = [record.getMessage() for record in log.records if "reject" in record.getMessage()]
     said = {"http": "400 Bad Request", "grpc": "INVALID_ARGUMENT: refused by the test"}[transport]
-    assert "rejects what is sent, which is therefore dropped" in warning
+    assert "rejects the telemetry, which is dropped" in warning
     assert said in warning
     assert missing.startswith("2 steps were rejected by otlp")
 

@@ -54,4 +54,4 @@ def fresh_process_state(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptu
     caplog.set_level(logging.DEBUG, logger=logger.name)  # and forgets which levels an earlier test had switched off
     guard.failures.clear()
     yield
-    assert not guard.failures, f"an exception reached a guarded door: {dict(guard.failures)}"
+    assert not guard.failures, f"a guarded function raised: {dict(guard.failures)}"

@@ -394,7 +394,7 @@ def test_at_the_exit_a_hook_that_lost_its_names_is_no_trouble() -> None:
 
     around(Kept, "__del__", tell_both)
     kept = Kept()
-    names = {name: vars(calls)[name] for name in ("_Door", "Call", "functools", "inspect")}
+    names = {name: vars(calls)[name] for name in ("_HookGuard", "Call", "functools", "inspect")}
     vars(calls).update(dict.fromkeys(names))
     try:
         del kept

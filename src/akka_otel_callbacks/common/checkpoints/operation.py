@@ -32,7 +32,7 @@ _current: ContextVar[Operation | None] = ContextVar("checkpoint operation", defa
 
 
 class Operation:
-    """Measures what happens within it. An exception makes it a failure, and passes on as it came.
+    """Measures what happens within it. An exception makes it a failure, and is raised on unchanged.
 
     One that is entered again is another attempt. Whatever is wrong with the telemetry is logged and never raised.
 
@@ -175,7 +175,7 @@ class Transfer(Operation):
             elif not self._unknown:
                 self._unknown = True
                 said = shown(size_bytes)
-                logger.warning("%s is no number of bytes: the size of this %s is left out", said, self.operation)
+                logger.warning("%s is not a number of bytes: the size of this %s is left out", said, self.operation)
 
     def _moved_bytes(self) -> float | None:
         return None if self._unknown else self._moved

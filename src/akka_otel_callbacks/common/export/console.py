@@ -33,7 +33,7 @@ class Stdout:
         except (OSError, ValueError) as error:  # ValueError: it is closed
             if not self._lost:
                 self._lost = True
-                logger.warning("stdout cannot be written, so the console exporter says nothing more: %s", error)
+                logger.warning("stdout cannot be written, so the console exporter stops: %s", error)
         return len(text)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether a collector takes what is sent: one warning when it stops, one line when it takes it again."""
+"""Whether a collector accepts the telemetry: one warning when it stops, one line when it accepts it again."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ class Watch:
                 self._failing.add(exporter)
                 new = self._is_new("away" if reply.retryable else reply.kind)
         if back:
-            logger.info("%s takes what is sent again", target)
+            logger.info("%s accepts the telemetry again", target)
         if new and reply.delivered:
-            logger.warning("%s takes what is sent, and says: %s", target, reply.reason)
+            logger.warning("%s accepts the telemetry, and says: %s", target, reply.reason)
         elif new:
             logger.warning(
                 "%s %s (training is not affected; further failures are not logged): %s",
                 target,
-                "rejects what is sent, which is therefore dropped" if reply.invalid else "does not take what is sent",
+                "rejects the telemetry, which is dropped" if reply.invalid else "does not accept the telemetry",
                 reply.reason,
             )
 

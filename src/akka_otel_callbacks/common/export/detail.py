@@ -19,7 +19,7 @@ class Detail(IntEnum):
 
 
 def detail(environ: Mapping[str, str], warnings: list[str]) -> Detail:
-    """What `AKKA_OTEL_SPANS` asks for. A value that is none costs a warning."""
+    """What `AKKA_OTEL_SPANS` asks for. An unknown value costs a warning."""
     text = environ.get(VARIABLE, "").strip()
     found = Detail.__members__.get(text.upper(), Detail.JOB)
     if text and text.upper() not in Detail.__members__:

@@ -40,8 +40,8 @@ def mfu(flops: float, seconds: float, peak_flops: float) -> float | None:
         return fraction
     if next(_impossible) == 0:
         logger.warning(
-            "MFU of %.3g is impossible and not published: %.4g FLOPs in %.4g s against a peak of %.4g FLOP/s. Is the "
-            "peak that of the device (peak_flops= sets another)? Further ones are dropped without a line.",
+            "MFU of %.3g is impossible and not published: %.4g FLOPs in %.4g s against a peak of %.4g FLOP/s. Is it "
+            "this device's peak (peak_flops= sets another)? Further impossible values are dropped without a line.",
             fraction,
             flops,
             seconds,

@@ -142,7 +142,7 @@ class XidWatcher:
         code = int(event.eventData)
         if gpu is None:
             what = about(names.EVENT_GPU_XID, {names.ATTR_GPU_XID.name: code})
-            logger.warning("XID %d on a GPU that could not be told: %s", code, describe(code), extra=what)
+            logger.warning("XID %d on an unknown GPU: %s", code, describe(code), extra=what)
             return
         if gpu.instances and not gpu.instances & {event.gpuInstanceId, None} and event.gpuInstanceId != NO_INSTANCE:
             return  # it was on another job's slice of the GPU

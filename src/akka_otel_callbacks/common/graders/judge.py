@@ -41,7 +41,7 @@ class Judge:
         api_key: OPENAI_API_KEY without it.
         parse: gets the verdict out of the reply's text: a number, or true or false. Without it the reply has to be a
             number or a JSON object with a `score`.
-        bounds: the lowest and the highest verdict. One outside is none.
+        bounds: the lowest and the highest verdict. A number outside is not a verdict.
         term: another name for the term.
         timeout_s: seconds for one call, its retries included.
         retries: how often the client tries again where the endpoint could not be reached or was overloaded.

@@ -122,25 +122,25 @@ def is_hooked(owner: Any, name: str, hook: Hook | SimpleHook) -> bool:
 def _hooked(function: Callable[..., Any], hook: Hook) -> Callable[..., Any]:
     """A class of a notebook's is pickled with its methods and with whatever these refer to: here nothing but importable
     names. They are kept in the function, because a module may have lost its names when a `__del__` is called."""
-    door, call_of = _Door, Call
+    guard, call_of = _HookGuard, Call
 
     async def awaited(*args: Any, **kwargs: Any) -> Any:
         call = call_of(function, args, kwargs)
-        with door(hook, call):
+        with guard(hook, call):
             call.result = await function(*call.args, **call.kwargs)
         return call.outcome()
 
     def called(*args: Any, **kwargs: Any) -> Any:
         call = call_of(function, args, kwargs)
-        with door(hook, call):
+        with guard(hook, call):
             call.result = function(*call.args, **call.kwargs)
         return call.outcome()
 
     return functools.wraps(function)(awaited if inspect.iscoroutinefunction(function) else called)
 
 
-class _Door:
-    """Lets a hook run around a call, and keeps its failures from the caller."""
+class _HookGuard:
+    """Runs a hook around a call, and keeps the hook's failures from the caller."""
 
     __slots__ = ("_call", "_hook", "_rest")
 
@@ -156,7 +156,7 @@ class _Door:
             next(rest)
         except StopIteration:
             pass
-        except Exception as error:  # noqa: BLE001 - the door's purpose
+        except Exception as error:  # noqa: BLE001 - nothing may reach the caller
             report(_plain(self._hook).__qualname__, error)
         else:
             self._rest = rest
@@ -169,7 +169,7 @@ class _Door:
             next(self._rest)
         except StopIteration:
             pass
-        except Exception as failure:  # noqa: BLE001 - the door's purpose
+        except Exception as failure:  # noqa: BLE001 - nothing may reach the caller
             report(_plain(self._hook).__qualname__, failure)
         finally:
             if error is not None:  # its traceback refers to the call, and would keep the arguments alive with itself

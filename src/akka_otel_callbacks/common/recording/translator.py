@@ -100,9 +100,9 @@ class Translator(threading.Thread):
         """At the end."""
         left = sum(not isinstance(waiting.capture, _Mark) for waiting in (*self._queue,))
         for count, what in (
-            (self._recorder.overflow, "steps came faster than their figures can be worked out, and have none"),
+            (self._recorder.overflow, "steps came faster than their figures can be computed, and have none"),
             (self._amendments_dropped, "evaluations and the like came faster than that"),
-            (left, "captures were still to be worked out at the end, and are lost"),
+            (left, "captures were not yet computed at the end, and are lost"),
         ):
             if count:
                 logger.warning("%s: %d", what, count)
@@ -133,7 +133,7 @@ class Translator(threading.Thread):
         if self._recorder.overflow and not self._warned:
             self._warned = True
             logger.warning(
-                "steps come faster than their figures can be worked out: some have no figures and are counted in %s",
+                "steps come faster than their figures can be computed. Some have no figures and are counted in %s",
                 names.TELEMETRY_DROPPED.name,
             )
         return True

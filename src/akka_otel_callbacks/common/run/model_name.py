@@ -87,7 +87,7 @@ def _host(url: str) -> str:
 
 
 def _shown(name: str) -> str | None:
-    """The name where it can be one. What has a user's or a token's form is none."""
+    """The name where it can be one. Text in the form of a user or a token is not a name."""
     if "@" in name or any(SECRET_VALUE.match(part) and RANDOM.search(part) for part in name.split("/")):
         return None
     return "".join(character for character in name if character.isprintable())[:LONGEST] or None

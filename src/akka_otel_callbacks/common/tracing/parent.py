@@ -28,7 +28,7 @@ def parent_context(environ: Mapping[str, str]) -> Context:
     carrier = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if environ.get(name.upper())}
     if not _is_state(carrier.get("tracestate", "")):
         del carrier["tracestate"]
-        logger.warning("TRACESTATE is not as W3C has it and is left out; its value is not shown")
+        logger.warning("TRACESTATE is malformed and left out. Its value is not shown")
     return TraceContextTextMapPropagator().extract(carrier)
 
 

@@ -122,7 +122,7 @@ class Elsewhere:
         if not self._said:
             self._said = True
             logger.warning(
-                "verl's Tracking was pickled; what is logged to a copy of it is not published. Make one in the process "
+                "verl's Tracking was pickled. What is logged to the copy is not published. Make one in the process "
                 "that trains"
             )
 

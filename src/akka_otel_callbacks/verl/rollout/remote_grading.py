@@ -1,4 +1,4 @@
-"""The same for verl's reward manager `remote`, whose function runs in further processes."""
+"""Times the function of verl's reward manager `remote`, which runs in further processes."""
 
 from __future__ import annotations
 

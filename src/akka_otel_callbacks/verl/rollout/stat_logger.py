@@ -33,8 +33,8 @@ class _RayStatLogger(PrometheusStatLogger):  # type: ignore[misc]
 
 
 class RunStatLogger(AggregateStatLoggerBase):  # type: ignore[misc]
-    """Holds that logger, and is none itself: vLLM drops its own, and with it the server's /metrics, where a logger
-    derives from `PrometheusStatLogger`. What fails in it does not reach the engine."""
+    """Holds that logger and does not derive from it: where a logger derives from `PrometheusStatLogger`, vLLM drops its
+    own one, and with it the server's /metrics. Failures do not reach the engine."""
 
     def __init__(self, vllm_config: Any, engine_indexes: list[int]) -> None:
         self._logger = guarded(_RayStatLogger)(vllm_config, engine_indexes)

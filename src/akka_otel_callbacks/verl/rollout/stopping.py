@@ -1,4 +1,4 @@
-"""Ends a job of verl's v1 trainers where a judge does: they go on after a rollout that failed, and train on the others.
+"""Ends a job of verl's v1 trainers when a judge stops it. These trainers would go on without the failed rollout.
 
 The agent loop's process puts the judge's words into the tag of the prompt that failed, and the trainer raises them when
 it looks for rollouts.
