@@ -145,8 +145,8 @@ def pending(count: Callable[[], int]) -> Pending:
     """Publishes how many staged snapshots await durable publication, the one in flight included, until it is closed.
 
     Args:
-        count: gives the number as it is now, from a thread of the telemetry. Read it from what survives a crash, such
-            as the folder of staged snapshots: then it is right after one, too.
+        count: returns the current number; a thread of the telemetry calls it. Read the number from something that
+            survives a crash, such as the folder of staged snapshots, so that it is right after a crash, too.
     """
     return Pending(count)
 
@@ -160,12 +160,12 @@ def reporting(
     meter_provider: MeterProvider | None = None,
     tracer_provider: TracerProvider | None = None,
 ) -> Reporting:
-    """Telemetry for a publisher in another process than the training, or one that outlives it. It is of the same run
-    and in the same trace: where the training is in this process, by itself; in another process by the variables of
+    """Telemetry for a publisher in another process than the training, or one that outlives it. It has the same run and
+    the same trace. In the training's process it finds both by itself, and in another process by the variables of
     `environment`. Close it, or use it as a `with` block.
 
     Args:
-        run_id: the run's ID, where it is not found like that.
+        run_id: the run's ID, where neither way finds it.
         attempt: as of the run's other telemetry, as is all that follows.
     """
     given = {names.ATTR_RUN_ID.name: run_id, names.ATTR_RUN_ATTEMPT.name: attempt, names.ATTR_PROJECT.name: project}

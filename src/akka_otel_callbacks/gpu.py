@@ -1,4 +1,4 @@
-"""The GPUs of a process, for who wants them watched in another way than a training does by itself.
+"""The GPUs of a process, for programs that want to watch them in another way than the default.
 
 AkkaTelemetryCallback(gpus=GpuHealth(interval_s=1))  # sample more often
 """

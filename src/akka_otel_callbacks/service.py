@@ -1,4 +1,4 @@
-"""Telemetry for a service that runs training jobs: what holds its GPU pools, and what becomes of its runs."""
+"""Telemetry for a service that runs training jobs: who holds its GPU pools, and how its runs go."""
 
 from akka_otel_callbacks.common.service.phases import ImpossibleOrder
 from akka_otel_callbacks.common.service.progress import RunProgress

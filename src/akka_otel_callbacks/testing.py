@@ -140,7 +140,7 @@ class _Reader(MetricReader):
 
 @contextmanager
 def telemetry_in_memory() -> Iterator[TelemetryInMemory]:
-    """Providers that keep what they get. After the block what they have stays readable, and nothing comes to it."""
+    """Providers that keep what they get. After the block it stays readable, and nothing is added."""
     telemetry = TelemetryInMemory()
     try:
         yield telemetry

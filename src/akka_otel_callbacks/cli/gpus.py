@@ -1,4 +1,4 @@
-"""Which GPUs a training started here would publish figures of, and if none, why."""
+"""The GPUs whose figures a training started here would publish, or the reason why there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of an embedded file, of which nothing is believed, and what all three signals have in them."""
+"""Reads the lines of an embedded file, without trusting them, and the parts that all three signals have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a run's `traces*.jsonl`: its spans by name, each under the one that it stands under."""
+"""Reads a run's `traces*.jsonl`: its spans by name, as a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run, beside its figures: its spans, and the warnings and errors among its log records."""
+"""A run's spans, and the warnings and errors among its log records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment means to verl: whether it loads the plugin, and what becomes of its workers' figures."""
+"""What the environment means to verl: whether it loads the plugin, and where its workers' figures go."""
 
 from __future__ import annotations
 

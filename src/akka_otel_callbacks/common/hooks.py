@@ -1,4 +1,4 @@
-"""What ends with a telemetry: samplers of devices, endpoints, threads of users' own sources."""
+"""Everything that ends with a telemetry: device samplers, endpoints, threads of users' own sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accelerators of a TRL job: how many it has, which this process holds, how they are and what fills them."""
+"""The accelerators of a TRL job: their number, those of this process, their health and their memory."""
 
 from __future__ import annotations
 

@@ -213,13 +213,13 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     @property
     def telemetry(self) -> Telemetry | None:
-        """Of the training that is under way, the latest of several; None outside of one. It is what
-        `akka_otel_callbacks.checkpoints` takes, and not to be closed."""
+        """The telemetry of the current training, the latest of several; None outside of a training. Pass it to
+        `akka_otel_callbacks.checkpoints`. Do not close it."""
         return self._session.telemetry()
 
     @property
     def attempt(self) -> Attempt | None:
-        """The same training as an attempt of its run: `run_id` and `number`, for what is to be named after it."""
+        """The run ID and attempt number of the same training, `run_id` and `number`, to name things after them."""
         telemetry = self.telemetry
         return None if telemetry is None else attempt_of(telemetry)
 

@@ -1,4 +1,4 @@
-"""The checkpoints that a trainer saves by itself: how long each save took, what it left, whether it failed."""
+"""The checkpoints that a trainer saves by itself: how long each save took, what it contains, whether it failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback has in its process: its trainings, and who their run is."""
+"""A callback's state in its process: its trainings, and the identity of their run."""
 
 from __future__ import annotations
 

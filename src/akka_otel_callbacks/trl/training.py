@@ -1,4 +1,4 @@
-"""One training of one trainer: what is open for it, from its first event to its end."""
+"""One training of one trainer, with its open telemetry, from its first event to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRL's log keys, of every version, and the shared figures that they are."""
+"""TRL's log keys, of every version, and the shared figure that each one is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's ID and attempt lie in each of its checkpoints, so that a training that resumes from one goes on with the run.
+"""Writes a run's ID and attempt into each checkpoint, so that a training that resumes from it continues the run.
 
 verl's trainers save in different ways. What they have in common is the file that names the latest checkpoint.
 """

@@ -1,4 +1,4 @@
-"""Finds among the functions that are being called what verl hands to none of its own.
+"""Finds, among the calling functions, objects that verl does not hand to any hook.
 
 No hook can give it. verl's programs run as `__main__`, where no import hook sees their classes, and neither their
 configuration nor their trainer is an argument of what is hooked: `ray.init`, an actor's and a worker's constructor,

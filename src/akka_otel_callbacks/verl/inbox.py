@@ -1,4 +1,4 @@
-"""What the trainer's process saw of a step and no log call has taken yet."""
+"""What the trainer's process has seen of a step, until a log call takes it."""
 
 from __future__ import annotations
 

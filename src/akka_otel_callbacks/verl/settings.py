@@ -1,4 +1,4 @@
-"""What verl's configuration, as a plain dict, says of the run."""
+"""What verl's configuration, as a plain dict, says about the run."""
 
 from __future__ import annotations
 

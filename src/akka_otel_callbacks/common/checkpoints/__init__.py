@@ -1,1 +1,1 @@
-"""What `akka_otel_callbacks.checkpoints` is made of."""
+"""The parts of `akka_otel_callbacks.checkpoints`."""

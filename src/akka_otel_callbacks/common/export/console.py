@@ -1,4 +1,4 @@
-"""Where the console exporters write: stdout, whose reader may be gone."""
+"""Where the console exporters write: stdout, which may be closed."""
 
 from __future__ import annotations
 

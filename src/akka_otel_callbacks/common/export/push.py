@@ -1,4 +1,4 @@
-"""One exporter that is pushed to, and what it has not taken yet."""
+"""Pushes to one exporter, and keeps what it has not accepted yet."""
 
 from __future__ import annotations
 

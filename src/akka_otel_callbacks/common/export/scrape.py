@@ -1,4 +1,4 @@
-"""A Prometheus endpoint: what a scrape reads."""
+"""A Prometheus endpoint, and the figures that a scrape reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that asks NVML. What it cannot tell is a value that says why, never an exception."""
+"""The one module that asks NVML. A failed query returns a value that says why, and never raises."""
 
 from __future__ import annotations
 

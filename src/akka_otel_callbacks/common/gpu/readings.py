@@ -1,4 +1,4 @@
-"""What is read of a GPU, as a table: which NVML query, in what scale, under which metric, by which rule."""
+"""The readings of a GPU as a table: the NVML query of each, its scale, its metric and its rule."""
 
 from __future__ import annotations
 

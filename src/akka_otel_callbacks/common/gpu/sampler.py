@@ -1,4 +1,4 @@
-"""Reads the process's GPUs every few seconds, on a thread of its own; exports read what it left."""
+"""Reads the process's GPUs every few seconds, on a thread of its own. Exports read the latest samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the samples between two exports come to: one small accumulator per series and rule."""
+"""Combines the samples between two exports: one small accumulator per series and rule."""
 
 from __future__ import annotations
 

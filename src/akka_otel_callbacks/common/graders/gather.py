@@ -1,4 +1,4 @@
-"""Many rows at once, all of which end where one of them fails."""
+"""Scores many rows at once. If one fails, all of them end."""
 
 from __future__ import annotations
 

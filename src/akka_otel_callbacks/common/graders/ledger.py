@@ -1,4 +1,4 @@
-"""Which rollouts a call belongs to: the ledger that is open where it is made."""
+"""The rollouts that a call belongs to: those of the ledger that is open at the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event loops: something for each of them, and one of ours for callers that have none."""
+"""A value for each event loop, and one loop of the package's for callers without a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How engines call a reward function, and how a function of a single row is called in their place.
+"""How engines call a reward function, and how a function that scores a single row is called.
 
 TRL hands over a batch: `prompts`, `completions`, `completion_ids`, and each column of the data set as a list. verl
 hands over one row: `data_source`, `solution_str`, `ground_truth`, `extra_info`.

@@ -1,4 +1,4 @@
-"""Failures in a row, after which a judge ends the job: it would go on training on zeros."""
+"""Counts failures in a row, after which a judge ends the job instead of letting it train on zeros."""
 
 from __future__ import annotations
 

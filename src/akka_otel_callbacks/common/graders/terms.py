@@ -1,4 +1,4 @@
-"""What terms are called that have no function's name."""
+"""The names of terms that no function names."""
 
 from __future__ import annotations
 

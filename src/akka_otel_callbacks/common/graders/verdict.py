@@ -1,4 +1,4 @@
-"""What a judge's text says: a number within bounds."""
+"""The verdict in a judge's text: a number within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses what a service says wrongly, with an error that names the value and what was expected."""
+"""Refuses a wrong argument of a service, with an error that names the value and what was expected."""
 
 from __future__ import annotations
 

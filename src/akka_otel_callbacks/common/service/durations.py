@@ -1,4 +1,4 @@
-"""How long something took between two times that a service keeps."""
+"""The duration between two times that a service keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an operation, put together and checked."""
+"""The attributes of an operation, checked."""
 
 from __future__ import annotations
 

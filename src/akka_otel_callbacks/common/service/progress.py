@@ -1,4 +1,4 @@
-"""Where a run stands, and where it goes next."""
+"""The phase that a run is in, and the phases that can follow."""
 
 from __future__ import annotations
 

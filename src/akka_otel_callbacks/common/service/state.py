@@ -1,4 +1,4 @@
-"""What a service says of itself at one moment. The state that it keeps, such as a database, is where it comes from."""
+"""A service's state at one moment, as it reads it from where it keeps it, such as a database."""
 
 from __future__ import annotations
 

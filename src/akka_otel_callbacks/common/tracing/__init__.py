@@ -1,1 +1,1 @@
-"""Spans: the job's, joined to the trace that started the run, and what stands under it."""
+"""The job's span, which continues the trace that started the run, and the spans under it."""

@@ -1,4 +1,4 @@
-"""Asks the workers of a job what filled their devices, once a step, beside the training."""
+"""Asks a job's workers what filled their devices, once a step, on a thread beside the training."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Notices what a hook should have brought by the second step and did not: a recipe may have a function of its own where
-verl's is hooked, and a node may be without the package."""
+"""Notices figures that a hook should have brought by the second step and did not: a recipe may have a function of its
+own in place of the hooked one, and a node may be without the package."""
 
 from __future__ import annotations
 

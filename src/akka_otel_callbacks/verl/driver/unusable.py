@@ -1,4 +1,4 @@
-"""Which of verl's log keys do not say what they are named for, under a run's settings and its version of verl."""
+"""The log keys of verl that are misleading under a run's settings and its version of verl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verl's log keys, from 0.4 to 0.9, and the shared figures that they are."""
+"""verl's log keys, from 0.4 to 0.9, and the shared figure that each one is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers that this process drives, for what it asks of all of them."""
+"""The workers that this process drives, to ask all of them at once."""
 
 from __future__ import annotations
 

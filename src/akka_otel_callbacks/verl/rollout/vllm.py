@@ -1,6 +1,6 @@
 """Gives each rollout server of a run one more stat logger: vLLM's own metrics, with the run's labels.
 
-vLLM's entry point for stat loggers is no way in: whatever is registered there turns statistics on in every vLLM
+vLLM's entry point for stat loggers cannot be used: whatever is registered there turns statistics on in every vLLM
 engine of the environment (`log_stats or has_custom_loggers`), whether it belongs to a run or not and whether it has
 them switched off or not. A constructor's argument concerns one engine.
 """

@@ -1,4 +1,4 @@
-"""What fills the device of each worker that trains the policy, measured in the worker for the job's driver to ask for.
+"""What fills the device of each worker that trains the policy. The worker measures it, and the driver asks for it.
 
 Every mini-batch, one call of `BaseEngine.train_batch`, is a step of the account: verl has put offloaded weights back on
 the device by then. What the worker does besides, such as log probabilities or the update of a critic, counts in the

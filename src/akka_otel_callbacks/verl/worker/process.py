@@ -1,4 +1,4 @@
-"""What each of verl's worker processes publishes of itself: where it runs, which GPU it holds and how that GPU is."""
+"""What each of verl's worker processes publishes of itself: where it runs, which GPU it holds and that GPU's health."""
 
 from __future__ import annotations
 

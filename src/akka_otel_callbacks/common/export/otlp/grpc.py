@@ -1,4 +1,4 @@
-"""OTLP over gRPC: one call, and what became of it."""
+"""OTLP over gRPC: one call, and its result."""
 
 from __future__ import annotations
 

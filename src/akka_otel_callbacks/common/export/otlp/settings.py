@@ -1,6 +1,6 @@
 """What the OTLP variables say for one signal.
 
-They are read here and by nobody else. An empty variable is one that is not set, a value that cannot be used costs one
+No other module reads them. An empty variable is one that is not set, a value that cannot be used costs one
 warning, and what stays is valid for the transport. The SDK's exporters read them while they are made: over gRPC an
 empty variable of theirs is an error or means TLS, and a header that they cannot use is printed whole.
 """

@@ -1,4 +1,4 @@
-"""The embedded files: where nothing is configured, and what stands in for a target that cannot be used."""
+"""The embedded files, the target where nothing is configured or a target cannot be used."""
 
 from __future__ import annotations
 
