@@ -237,13 +237,22 @@ def has_length(dataset: Any) -> bool:
 
 def is_scalar(value: Any) -> bool:
     """Whether the value is one number that can be read; of a sharded tensor only a collective can."""
-    return isinstance(value, float) or (getattr(value, "ndim", None) == 0 and not hasattr(value, "full_tensor"))
+    return isinstance(value, float) or (getattr(value, "ndim", None) == 0 and _is_plain(value))
 
 
 def copied(value: Any) -> Any:
     """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be written over before it is
-    read. A copy on its device waits for nothing."""
+    read. A copy on its device waits for nothing, and neither does the number of a plain tensor in main memory, which
+    costs a fifth."""
+    if _is_plain(value) and value.is_cpu and value.ndim == 0:
+        return value.item()
     return value.detach().clone() if hasattr(value, "detach") else value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a tensor of one process, told by its class, because a question for an attribute that is not there
+    takes ten times as long."""
+    return type(value).__name__ == "Tensor"
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
