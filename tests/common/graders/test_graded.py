@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -120,6 +121,38 @@ def test_the_function_stays_of_its_kind_and_is_named_by_its_term(rule: Any) -> N
     wrapped = graded(rule, term=TERM)
     assert inspect.iscoroutinefunction(wrapped) == inspect.iscoroutinefunction(rule)
     assert wrapped.__name__ == TERM
+
+
+@graded(term=TERM)
+def decorated(completions: list[str], **_: Any) -> list[float]:
+    return [0.0 for _ in completions]
+
+
+def test_a_decorated_function_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+
+
+@pytest.mark.parametrize("term", [None, 3, ""])
+def test_a_term_that_is_no_name_is_refused(term: Any) -> None:
+    with pytest.raises(ValueError, match=f"term={term!r} must be a name"):
+        graded(batch, term=term)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_batch_by_position_is_a_batch(is_async: bool) -> None:
+    def plain(completions: list[str], answer: list[int]) -> list[float]:
+        if answer[0] == 2:
+            raise GraderFailure("ungradable")
+        return [1.0 for _ in completions]
+
+    async def asynchronous(completions: list[str], answer: list[int]) -> list[float]:
+        return plain(completions, answer)
+
+    rule = graded(asynchronous if is_async else plain, term=TERM)
+    scores, (call,) = called(rule, ["a", "b"], [1, 1])
+    assert (scores, call.rows, call.cause) == ([1.0, 1.0], 2, None)
+    scores, (call,) = called(rule, ["a", "b"], answer=[2, 1])
+    assert (scores, call.rows, call.cause) == ([0.0, 0.0], 2, "ungradable")
 
 
 def test_an_object_with_a_call_is_a_rule() -> None:

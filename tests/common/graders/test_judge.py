@@ -164,6 +164,7 @@ def test_too_many_failures_in_a_row_end_the_job(behave: str, server: JudgeServer
     with Ledger() as ledger, pytest.raises(JudgeStopped, match="7 calls in a row") as stopped:
         judge(prompts=["p"] * 50, completions=["c"] * 50)
     assert server.url in str(stopped.value)
+    assert "make a new Judge" in str(stopped.value)
     assert len(ledger.calls) == 6, "the one that ends the job is not counted"
     assert len(server.asked) <= 7 + 3
 
@@ -276,6 +277,22 @@ def test_a_prompt_that_asks_for_what_is_not_there_says_so(server: JudgeServer) -
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("returned", [None, 3, {"role": "user"}])
+def test_a_prompt_function_that_returns_no_prompt_is_no_failure_of_the_judge(
+    returned: Any, server: JudgeServer
+) -> None:
+    judge = judge_of(server, prompt=lambda completion: returned)
+    with Ledger() as ledger, pytest.raises(TypeError, match=f"returned a {type(returned).__name__};"):
+        judge(completion="c")
+    assert (ledger.calls, server.asked) == ([], [])
+
+
+@pytest.mark.parametrize("prompt", ["{completion[0]}", "{completion:.2}", 'Say {{"score": 1}} of {completion}'])
+def test_a_template_may_use_what_formats_have(prompt: str, server: JudgeServer) -> None:
+    judge_of(server, prompt=prompt)(completion="cd")
+    assert server.asked[-1].text == prompt.format(completion="cd")
+
+
 def test_a_parser_of_ones_own(server: JudgeServer) -> None:
     server.behave = "prose"
     judge = judge_of(server, parse=lambda text: "good" in text)
@@ -378,11 +395,18 @@ def test_whatever_a_server_sends_is_a_score_or_a_cause(scripted: JudgeServer, re
         ({"give_up_after": 0}, "give_up_after"),
         ({"stream": True}, "stream"),
         ({"temprature": 0}, "temprature"),
+        ({"term": 3}, "term"),
+        ({"base_url": "judge:8000/v1"}, "'judge:8000/v1' must begin with http"),
+        ({"prompt": "{} {completion}"}, "positional fields. A brace that is meant"),
+        ({"prompt": "{completion"}, "expected '}'"),
+        ({"prompt": 'Say {"score": 1} of {completion}'}, "A brace that is meant"),
+        ({"prompt": "{completion.text}"}, "no attribute 'text'"),
+        ({"prompt": None}, "a NoneType is neither"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Judge("judge-4b", base_url="http://localhost:1/v1", prompt=PROMPT, **wrong)
+        Judge("judge-4b", **{"base_url": "http://localhost:1/v1", "prompt": PROMPT, **wrong})
 
 
 def test_without_a_key_only_a_server_of_ones_own_is_asked(monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> None:

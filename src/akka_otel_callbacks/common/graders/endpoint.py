@@ -66,10 +66,12 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         known = inspect.signature(_openai().resources.chat.AsyncCompletions.create).parameters
+        url = self._url()
         checks = {
             f"timeout_s={self.timeout_s} must be more than 0": self.timeout_s > 0,
             f"retries={self.retries} must not be negative": self.retries >= 0,
             f"concurrency={self.concurrency} must be at least 1": self.concurrency >= 1,
+            f"base_url={redact_url(url or '')!r} must begin with http:// or https://": is_http(url),
             f"no key: give api_key or set {KEY}": self._key() is not None,
         }
         wrong = [rule for rule, holds in checks.items() if not holds]
@@ -84,8 +86,7 @@ class Endpoint:
         return Endpoint, given
 
     def __str__(self) -> str:
-        url = self.base_url or os.environ.get(BASE_URL) or "api.openai.com"
-        return f"the judge {self.model} at {redact_url(url)}"
+        return f"the judge {self.model} at {redact_url(self._url() or 'api.openai.com')}"
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -119,8 +120,15 @@ class Endpoint:
         return _Client(openai, asyncio.Semaphore(self.concurrency))
 
     def _key(self) -> str | None:
-        is_own = self.base_url or os.environ.get(BASE_URL)
-        return self.api_key or os.environ.get(KEY) or (NO_KEY if is_own else None)
+        return self.api_key or os.environ.get(KEY) or (NO_KEY if self._url() else None)
+
+    def _url(self) -> str | None:
+        return self.base_url or os.environ.get(BASE_URL) or None
+
+
+def is_http(url: str | None) -> bool:
+    """Whether a URL can be asked; the client's own is."""
+    return url is None or url.lower().startswith(("http://", "https://"))
 
 
 def _openai() -> Any:

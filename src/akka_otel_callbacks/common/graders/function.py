@@ -31,7 +31,13 @@ def own_term(function: Any) -> str | None:
 
 
 def marked(function: Any, term: str) -> Any:
-    """The function named by its term, by which TRL calls its rewards."""
-    function.__name__ = function.__qualname__ = term
+    """The function named by its term, by which TRL calls its rewards.
+
+    Raises:
+        ValueError: the term is no name.
+    """
+    if not isinstance(term, str) or not term:
+        raise ValueError(f"term={term!r} must be a name, such as 'rule:score.py'")
+    function.__name__ = term  # its __qualname__ stays, by which pickle finds it
     setattr(function, TERM, term)
     return function

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from akka_otel_callbacks.common.graders.function import is_async, marked
 from akka_otel_callbacks.common.graders.gather import gathered
-from akka_otel_callbacks.common.graders.rows import BATCH, VERL_COMPLETION, Parameters, is_batch, named, rows_of
+from akka_otel_callbacks.common.graders.rows import BATCH, VERL_COMPLETION, Parameters, Row, is_batch, named, rows_of
 from akka_otel_callbacks.common.graders.scoring import Scoring
 
 Rule = Callable[..., Any]
@@ -37,6 +37,9 @@ def graded(function: Rule | None = None, *, term: str, zero: Any = 0.0) -> Any:
         term: the name of its term, such as `rule:score.py`. TRL shows its rewards under that name, too.
         zero: what a row gets that could not be scored. A rule of verl's that returns a dict needs one with the same
             keys here, because verl expects them of every row.
+
+    Raises:
+        ValueError: `term` is no name.
     """
     if function is None:
         return lambda function: graded(function, term=term, zero=zero)
@@ -53,13 +56,14 @@ def _of_plain(rule: Rule, parameters: Parameters, term: str, zero: Any) -> Rule:
         return copy(zero) if scoring.failed else score
 
     def scored(*args: Any, **kwargs: Any) -> Any:
-        if not is_batch(kwargs):
+        given = parameters.by_name(args, kwargs)
+        if not is_batch(given):
             return one(_single(rule, parameters, args, kwargs))
         if parameters.are_of_a_row:
             return [one(functools.partial(rule, *args, **parameters.among(row))) for row in rows_of(kwargs)]
-        with Scoring(term, len(kwargs[BATCH])) as scoring:
+        with Scoring(term, len(given[BATCH])) as scoring:
             scores = rule(*args, **kwargs)
-        return _zeros(zero, kwargs) if scoring.failed else scores
+        return _zeros(zero, given) if scoring.failed else scores
 
     return scored
 
@@ -71,14 +75,15 @@ def _of_async(rule: Rule, parameters: Parameters, term: str, zero: Any) -> Rule:
         return copy(zero) if scoring.failed else score
 
     async def scored(*args: Any, **kwargs: Any) -> Any:
-        if not is_batch(kwargs):
+        given = parameters.by_name(args, kwargs)
+        if not is_batch(given):
             return await one(_single(rule, parameters, args, kwargs))
         if parameters.are_of_a_row:
             calls = [functools.partial(rule, *args, **parameters.among(row)) for row in rows_of(kwargs)]
             return await gathered(map(one, calls))
-        with Scoring(term, len(kwargs[BATCH])) as scoring:
+        with Scoring(term, len(given[BATCH])) as scoring:
             scores = await rule(*args, **kwargs)
-        return _zeros(zero, kwargs) if scoring.failed else scores
+        return _zeros(zero, given) if scoring.failed else scores
 
     return scored
 
@@ -89,5 +94,5 @@ def _single(rule: Rule, parameters: Parameters, args: tuple[Any, ...], kwargs: d
     return functools.partial(rule, *args, **row)
 
 
-def _zeros(zero: Any, batch: dict[str, Any]) -> Sequence[Any]:
+def _zeros(zero: Any, batch: Row) -> Sequence[Any]:
     return [copy(zero) for _ in batch[BATCH]]

@@ -10,7 +10,7 @@ from akka_otel_callbacks.common.graders.failure import GraderFailure
 from akka_otel_callbacks.common.graders.function import marked
 from akka_otel_callbacks.common.graders.gather import gathered
 from akka_otel_callbacks.common.graders.loops import wait_for
-from akka_otel_callbacks.common.graders.prompt import Messages, Prompt, messages_for
+from akka_otel_callbacks.common.graders.prompt import Messages, Prompt, flaw_of, messages_for
 from akka_otel_callbacks.common.graders.reply import UNAVAILABLE, text_of_reply, usage_of
 from akka_otel_callbacks.common.graders.rows import Row, is_batch, named, rows_of
 from akka_otel_callbacks.common.graders.scoring import Scoring
@@ -77,6 +77,8 @@ class Judge:
             raise ValueError(f"the judge {model}: bounds={bounds} must be the lowest and the highest verdict")
         if give_up_after < 1:
             raise ValueError(f"the judge {model}: give_up_after={give_up_after} must be at least 1")
+        if (flaw := flaw_of(prompt)) is not None:
+            raise ValueError(f"the judge {model}: its prompt is no template: {flaw}")
         self.term = term or model_term(model)
         self._endpoint = Endpoint(model, base_url, api_key, timeout_s, retries, concurrency, options)
         self._prompt, self._parse, self._bounds = prompt, parse, bounds
@@ -102,6 +104,7 @@ class Judge:
         Raises:
             JudgeStopped: the judge ends the job.
             ValueError: the prompt asks for a column that there is not.
+            TypeError: the prompt is a function that returned neither a text nor a list.
         """
         return wait_for(self._scored(row))
 

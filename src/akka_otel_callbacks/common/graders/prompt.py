@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from akka_otel_callbacks.common.graders.rows import Parameters, Row, text_of
 
 Messages = Sequence[Any]
 Prompt = str | Callable[..., "str | Messages"]
+TWICE = "A brace that is meant as one is written twice"
 
 
 def messages_for(prompt: Prompt, row: Row) -> Messages:
@@ -21,9 +23,26 @@ def messages_for(prompt: Prompt, row: Row) -> Messages:
 
     Raises:
         ValueError: the template asks for what the row does not have.
+        TypeError: the function returned anything else.
     """
     asked = _filled(prompt, row) if isinstance(prompt, str) else prompt(**Parameters(prompt).among(row))
+    if not isinstance(asked, (str, list, tuple)):
+        kind = type(asked).__name__
+        raise TypeError(f"the judge's prompt function returned a {kind}; a text or a list of messages is expected")
     return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+
+
+def flaw_of(prompt: Any) -> str | None:
+    """What is wrong with a prompt, before there is any row that a message could quote."""
+    if not isinstance(prompt, str):
+        return None if callable(prompt) else f"a {type(prompt).__name__} is neither a text nor a function"
+    try:
+        prompt.format_map(defaultdict(str))
+    except IndexError:  # of a part such as {completion[0]}, which a row may well have
+        return None
+    except (ValueError, AttributeError, TypeError) as error:
+        return f"{error}. {TWICE}"
+    return None
 
 
 def _filled(template: str, row: Row) -> str:
@@ -32,6 +51,5 @@ def _filled(template: str, row: Row) -> str:
         return template.format_map(texts)
     except KeyError as missing:
         raise ValueError(
-            f"the judge's prompt asks for {missing}; a row has {', '.join(sorted(texts))}. A brace that is meant as "
-            "one is written twice"
+            f"the judge's prompt asks for {missing}; a row has {', '.join(sorted(texts))}. {TWICE}"
         ) from None

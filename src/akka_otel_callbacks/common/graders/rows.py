@@ -7,7 +7,7 @@ hands over one row: `data_source`, `solution_str`, `ground_truth`, `extra_info`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 BATCH = "completions"
@@ -15,6 +15,7 @@ OF_A_ROW = {"prompts": "prompt", "completions": "completion", "environments": "e
 """What a row's part of a batch is called, where not as the batch's."""
 VERL_COMPLETION = "solution_str"
 ROW_PARAMETERS = frozenset({"prompt", "completion", VERL_COMPLETION})
+BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 Row = Mapping[str, Any]
 
 
@@ -24,9 +25,14 @@ class Parameters:
     def __init__(self, function: Callable[..., Any]) -> None:
         found = inspect.signature(function).parameters
         self._names = found.keys()
+        self._by_position = [name for name, each in found.items() if each.kind in BY_POSITION]
         self._takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found.values())
         self.are_of_a_row = not ROW_PARAMETERS.isdisjoint(self._names)
         """Whether the function scores a single row; TRL's own functions score a batch."""
+
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call, as far as the function names them."""
+        return {**dict(zip(self._by_position, args, strict=False)), **kwargs} if args else kwargs
 
     def among(self, row: Row) -> Row:
         """Those of a row's parts that the function takes."""

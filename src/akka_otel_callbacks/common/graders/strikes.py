@@ -49,5 +49,5 @@ class Strikes:
         JudgeStopped: always.
         """
         with self._lock:
-            self._stopped = stopped = self._stopped or why
+            self._stopped = stopped = self._stopped or f"{why}. To go on, mend this and make a new Judge"
         raise JudgeStopped(stopped)
