@@ -7,10 +7,13 @@ import json
 import pickle
 import urllib.request
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
+import torch
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -119,6 +122,42 @@ def test_whatever_they_hold_the_runs_own_figures_arrive(tiny_model: str, monkeyp
         assert sink.latest(names.SFT_STEP_COUNT).value == 2
         series = {tuple(point.attributes) for point in sink.metrics() if point.name == "my.gauge"}
         assert series == {(name,) for name in values}
+
+
+NUMBERS: dict[str, Any] = {
+    "tensor": torch.tensor(2.5),
+    "numpy": numpy.int64(3),
+    "single": numpy.float32(0.5),
+    "decimal": Decimal("1.5"),
+    "truth": True,
+    "huge": 2**70,
+    "negative": -(2**70),
+}
+
+
+@pytest.mark.parametrize("exporter", ["otlp", "file", "console"])
+def test_what_merely_counts_as_a_number_arrives_as_one(
+    exporter: str, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callback = AkkaTelemetryCallback()
+    gauge, histogram = callback.meter.create_gauge("my.gauge"), callback.meter.create_histogram("my.sizes")
+    for name, value in NUMBERS.items():
+        gauge.set(value, {"kind": name})
+        histogram.record(abs(value), {"kind": name})
+    with otlp_sink() as sink:
+        monkeypatch.setenv("OTEL_METRICS_EXPORTER", exporter)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
+        monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path))
+        sft(tiny_model, [callback], max_steps=2).train()
+        if exporter == "otlp":
+            assert sink.latest(names.SFT_STEP_COUNT).value == 2
+            assert latest(sink, "my.gauge") == {(name,): float(value) for name, value in NUMBERS.items()}
+            sums = {tuple(p.attributes.values()): p.histogram.sum for p in sink.metrics() if p.name == "my.sizes"}  # type: ignore[union-attr]
+            assert sums == {(name,): float(abs(value)) for name, value in NUMBERS.items()}
+            return
+    written = (tmp_path / "metrics.jsonl").read_text() if exporter == "file" else capsys.readouterr().out
+    assert names.SFT_STEP_COUNT.name in written
+    assert "my.gauge" in written
 
 
 def test_a_given_provider_has_them_itself(tiny_model: str) -> None:

@@ -10,10 +10,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, ScopeMetrics
 from opentelemetry.sdk.resources import Resource
 
-from akka_otel_callbacks.common.recording.labels import clean
+from akka_otel_callbacks.common.recording.labels import LARGEST_NUMBER, clean
 from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 
 USER_SCOPE = f"{SCOPE}.user"
+NUMBERS = ("value", "sum", "min", "max")
+"""What a point may have of them, beside counts that the SDK makes itself."""
 
 
 class UserMetrics:
@@ -32,11 +34,18 @@ class UserMetrics:
 
 
 def _exportable(metric: Metric) -> Metric:
-    """Without examples of single values, and with attributes that every exporter takes: one that cannot be encoded
-    would fail the whole export, the run's own figures with it."""
+    """Without examples of single values, and with attributes and numbers that every exporter takes: one that cannot be
+    encoded would fail the whole export, the run's own figures with it."""
     points: list[Any] = []
     for point in metric.data.data_points:
         attributes: Any = point.attributes or {}
-        points.append(replace(point, attributes=clean(attributes), exemplars=[]))
+        said = {name: getattr(point, name, None) for name in NUMBERS}
+        numbers: dict[str, Any] = {name: _plain(value) for name, value in said.items() if value is not None}
+        points.append(replace(point, attributes=clean(attributes), exemplars=[], **numbers))
     data: Any = metric.data
     return replace(metric, data=replace(data, data_points=points))
+
+
+def _plain(value: Any) -> float:
+    """A user may record what merely counts as a number, such as a tensor, numpy's or one beyond 64 bits."""
+    return value if type(value) is int and abs(value) < LARGEST_NUMBER else float(value)
