@@ -220,6 +220,28 @@ def test_entering_again_is_another_attempt(telemetry: Telemetry, seen: Seen) -> 
     assert len(seen.spans("upload")) == 2
 
 
+def test_within_itself_it_is_no_attempt_and_harms_no_other(
+    telemetry: Telemetry, seen: Seen, failures: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = checkpoints.publish()
+    part = checkpoints.upload(parent=whole)
+    with part:
+        part.moved(1)
+        with part, whole:
+            part.moved(2)
+        part.moved(3)
+    with checkpoints.stage():
+        pass
+    telemetry.close()
+    said = [message for message in caplog.messages if "within itself" in message]
+    assert [message.split()[1] for message in said] == ["upload", "publish"]
+    assert {labels["operation"] for labels in seen.series()} == {"upload", "stage"}
+    size = seen.sizes(operation="upload", outcome="success")
+    assert size is not None
+    assert (size.count, size.sum) == (1, 6)
+    assert not failures
+
+
 def test_one_that_was_never_entered_is_nothing(telemetry: Telemetry, seen: Seen, failures: Any) -> None:
     upload = checkpoints.upload(snapshot_id="s")
     upload.moved(3)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from akka_otel_callbacks.common.telemetry import Telemetry
 
 Self = TypeVar("Self", bound="Operation")
-SomeTransfer = TypeVar("SomeTransfer", bound="Transfer")
 FAILURES_KEPT = 16
 """Of the operations within one: the latest, in one of which its own failure may have its cause."""
 
@@ -34,7 +33,8 @@ _current: ContextVar[Operation | None] = ContextVar("checkpoint operation", defa
 class Operation:
     """Measures what happens within it. An exception makes it a failure, and is raised on unchanged.
 
-    One that is entered again is another attempt. Whatever is wrong with the telemetry is logged and never raised.
+    One that is entered again is another attempt. Within itself it is none, with a warning. Whatever is wrong with the
+    telemetry is logged and never raised.
 
     Args:
         operation: one of the registry's.
@@ -53,6 +53,7 @@ class Operation:
         self.operation = operation
         self._description, self._given, self._parent = description, telemetry, parent
         self._outer: Operation | None = None
+        self._within_itself = 0
         self._telemetry: Telemetry | None = None
         self._span: Span | None = None
         self._start_ns: int | None = None
@@ -69,7 +70,12 @@ class Operation:
         self._reason = usable_value(names.ATTR_CHECKPOINT_FAILURE_REASON, reason) or Reason.INTERNAL
 
     def __enter__(self: Self) -> Self:
-        self._outer = _current.get()
+        outer = _current.get()
+        if outer is not None and outer._is_part_of(self):
+            self._within_itself += 1
+            logger.warning("this %s is entered within itself, which is no attempt: make one for each", self.operation)
+            return self
+        self._outer = outer
         _current.set(self)
         self._begin()
         return self
@@ -77,10 +83,14 @@ class Operation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._within_itself:
+            self._within_itself -= 1
+            return
         self._end(error)
         self._failures.clear()  # they hold their tracebacks, and those every variable on their way
         self._span = self._telemetry = self._start_ns = None
         _current.set(self._outer)
+        self._outer = None
 
     @guarded
     def _describe(self, more: dict[str, Any]) -> None:
@@ -127,6 +137,13 @@ class Operation:
     def _around(self) -> Operation | None:
         return self._parent if self._parent is not None else self._outer
 
+    def _is_part_of(self, whole: Operation) -> bool:
+        """Whether it is that one, or belongs to it, or to what belongs to it."""
+        found: Operation | None = self
+        while found is not None and found is not whole:
+            found = found._around()
+        return found is whole
+
     def _full_description(self) -> Description:
         outer = self._around()
         return self._description if outer is None else self._description.within(outer._full_description())
@@ -161,9 +178,9 @@ class Transfer(Operation):
         self._unknown = False
         self._moving = threading.Lock()
 
-    def __enter__(self: SomeTransfer) -> SomeTransfer:
+    def _begin(self) -> None:
         self._moved, self._unknown = None, False
-        return super().__enter__()
+        super()._begin()
 
     def moved(self, size_bytes: float) -> None:
         """Adds bytes that were really moved, from any thread and also before a failure; what was there already does not
