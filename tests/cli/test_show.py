@@ -68,6 +68,14 @@ def test_no_such_path(tmp_path: Path, name: str) -> None:
     assert result.stdout == ""
 
 
+def test_a_directory_with_the_figures_of_another_process_alone(tmp_path: Path) -> None:
+    file = tmp_path / "metrics-checkpoints-94aff5f2.jsonl"
+    file.touch()
+    result = _show(tmp_path)
+    assert result.exit_code == 2
+    assert f"akka-otel show {file}" in " ".join(result.stderr.split())
+
+
 def test_a_directory_without_a_run(tmp_path: Path) -> None:
     result = _show(tmp_path)
     assert result.exit_code == 2

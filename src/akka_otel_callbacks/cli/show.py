@@ -50,7 +50,9 @@ def _metrics_file(path: Path) -> Path:
         raise stop(
             f"{path} holds {len(runs)} runs. Show one of them, such as the newest: akka-otel show {newest}", code=2
         )
-    raise stop(f"{path} has no {figures.FILE_NAME}.", code=2)
+    others = map(_quoted, figures.other_processes(file))
+    hints = [f" It has another process's: akka-otel show {other}" for other in others]
+    raise stop(f"{path} has no {figures.FILE_NAME}.{''.join(hints)}", code=2)
 
 
 def _quoted(path: Path) -> str:
