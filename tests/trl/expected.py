@@ -181,6 +181,7 @@ def check_rl_steps(
     more: Callable[[Mapping[str, Any]], Figures] = lambda row: {},
     labels: Sequence[str] | None = None,
     group: int = 4,
+    streamed: bool = False,
 ) -> None:
     """Every gauge of every step, and the histograms and the counter after it.
 
@@ -193,6 +194,7 @@ def check_rl_steps(
         more: gauges that this training has beside the usual ones, from a step's row.
         labels: the terms, where they are not the functions' names.
         group: completions per prompt.
+        streamed: whether the dataset has no length, so that nothing counts epochs.
     """
     functions = [score.__name__ for score in rewards]
     weights = list(rewards.values())
@@ -209,6 +211,8 @@ def check_rl_steps(
             rollouts, book.updates[step], by_sequence, row, weights, labels or functions, tokens, group
         )
         figures |= progress(run, names.RL_STEP_NUMBER, step)
+        if streamed:
+            figures.pop(names.JOB_EPOCH.name)
         if evaluations := [logged["eval_reward"] for at, logged in run.rows if at < step and "eval_reward" in logged]:
             figures[names.RL_EVAL_REWARD.name] = {None: evaluations[-1]}
         compare(run.figures(step), figures | more(row))

@@ -97,7 +97,7 @@ def test_a_streamed_grpo_that_ends_within_an_accumulation(tiny_model: str, token
     except NotImplementedError:
         pytest.skip(f"GRPO of TRL {TRL} takes no streamed dataset")
     run = exported_run(make)
-    expected.check_rl_steps(run, book, REWARDS, tokenizer)
+    expected.check_rl_steps(run, book, REWARDS, tokenizer, streamed=True)
     assert [run.shown(names.RL_STEP_ROLLOUTS, step) for step in run.steps] == [8, 12, 12, 12]
     for step in run.steps:
         assert run.shown(names.RL_STEP_REWARD, step) == pytest.approx(run.row(step)["reward"], rel=1e-5)
