@@ -277,8 +277,9 @@ def test_an_unknown_grpo_is_read_from_its_log(tiny_model: str, caplog: pytest.Lo
     run = degraded_run(make, caplog)
     for step in run.steps:
         row = run.row(step)
-        for key, metric in RL_LOGGED.items():
-            assert run.shown(metric, step, event="log") == row.get(key), key
+        for key, metric in RL_LOGGED.items():  # the loss is summed up with more digits than the log's
+            wanted = pytest.approx(row[key], rel=1e-6) if key in row else None
+            assert run.shown(metric, step, event="log") == wanted, key
         assert run.shown(names.RL_STEP_REWARD, step, event="log") == row["reward"]
         assert run.shown(names.RL_STEP_COMPLETION_LENGTH, step, event="log") == row["completions/mean_length"]
         assert run.shown(names.RL_STEP_COUNT, step) == step
