@@ -56,7 +56,9 @@ class Histogram:
                     low = max(low, self.low)
                 if self.high is not None:
                     high = min(high, self.high)
-                return low + (high - low) * (rank - below) / bucket.count if math.isfinite(high - low) else None
+                if not math.isfinite(high - low):
+                    return None
+                return min(high, low + (high - low) * (rank - below) / bucket.count)  # a rounding may pass the bound
             below += bucket.count
         return None
 
