@@ -233,13 +233,38 @@ def test_within_itself_it_is_no_attempt_and_harms_no_other(
     with checkpoints.stage():
         pass
     telemetry.close()
-    said = [message for message in caplog.messages if "within itself" in message]
+    said = [message for message in caplog.messages if "while under way" in message]
     assert [message.split()[1] for message in said] == ["upload", "publish"]
     assert {labels["operation"] for labels in seen.series()} == {"upload", "stage"}
     size = seen.sizes(operation="upload", outcome="success")
     assert size is not None
     assert (size.count, size.sum) == (1, 6)
     assert not failures
+
+
+def test_in_two_threads_at_once_it_is_one_attempt(telemetry: Telemetry, seen: Seen) -> None:
+    upload, entered, ended = checkpoints.upload(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with upload:
+            entered.set()
+            ended.wait()
+
+    thread = threading.Thread(target=other)
+    begin = time.monotonic()
+    with upload:
+        time.sleep(0.02)
+        thread.start()
+        assert entered.wait(30)
+        least = time.monotonic() - begin
+    ended.set()
+    thread.join()
+    telemetry.close()
+    durations = seen.durations(operation="upload", outcome="success")
+    assert durations is not None
+    assert durations.count == 1
+    assert durations.sum >= least - 0.01
+    assert len(seen.spans("upload")) == 1
 
 
 def test_one_that_was_never_entered_is_nothing(telemetry: Telemetry, seen: Seen, failures: Any) -> None:

@@ -28,13 +28,14 @@ FAILURES_KEPT = 16
 """Of the operations within one: the latest, in one of which its own failure may have its cause."""
 
 _current: ContextVar[Operation | None] = ContextVar("checkpoint operation", default=None)
+_refused: ContextVar[tuple[Operation, ...]] = ContextVar("entered while under way", default=())
 
 
 class Operation:
     """Measures what happens within it. An exception makes it a failure, and is raised on unchanged.
 
-    One that is entered again is another attempt. Within itself it is none, with a warning. Whatever is wrong with the
-    telemetry is logged and never raised.
+    One that is entered again is another attempt. While it is under way, also in another thread, that is none, with a
+    warning. Whatever is wrong with the telemetry is logged and never raised.
 
     Args:
         operation: one of the registry's.
@@ -53,7 +54,6 @@ class Operation:
         self.operation = operation
         self._description, self._given, self._parent = description, telemetry, parent
         self._outer: Operation | None = None
-        self._within_itself = 0
         self._telemetry: Telemetry | None = None
         self._span: Span | None = None
         self._start_ns: int | None = None
@@ -71,9 +71,9 @@ class Operation:
 
     def __enter__(self: Self) -> Self:
         outer = _current.get()
-        if outer is not None and outer._is_part_of(self):
-            self._within_itself += 1
-            logger.warning("this %s is entered within itself, which is no attempt: make one for each", self.operation)
+        if self._start_ns is not None or (outer is not None and outer._is_part_of(self)):
+            _refused.set((self, *_refused.get()))
+            logger.warning("this %s is entered while under way, which is no attempt: make one for each", self.operation)
             return self
         self._outer = outer
         _current.set(self)
@@ -83,8 +83,9 @@ class Operation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._within_itself:
-            self._within_itself -= 1
+        refused = _refused.get()
+        if refused and refused[0] is self:
+            _refused.set(refused[1:])
             return
         self._end(error)
         self._failures.clear()  # they hold their tracebacks, and those every variable on their way
