@@ -50,8 +50,8 @@ def test_it_follows_a_clock_that_is_set_forward_and_not_one_that_is_set_back(sys
 def test_times_of_a_series_grow_when_the_clock_is_set_back(
     system: SystemClock, environment: pytest.MonkeyPatch, start: Callable[..., Telemetry]
 ) -> None:
-    environment.setattr("akka_otel_callbacks.common.telemetry.now_ns", (ours := Clock()).now_ns)
-    for module in ("recording.translator", "export.producer", "recording.recorder"):
+    ours = Clock()
+    for module in ("recording.translator", "recording.recorder", "export.own", "export.producer"):
         environment.setattr(f"akka_otel_callbacks.common.{module}.now_ns", ours.now_ns)
     with otlp_sink() as sink:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
