@@ -147,7 +147,7 @@ def test_a_negative_value_is_itself() -> None:
 @pytest.mark.parametrize(
     ("step_type", "watched"),
     [
-        (RLStep, {names.RL_STEP_REWARD, names.RL_ROLLOUT_REWARD, names.RL_STEP_GRAD_NORM}),
+        (RLStep, {names.RL_STEP_REWARD, names.RL_ROLLOUT_REWARD, names.RL_STEP_LOSS, names.RL_STEP_GRAD_NORM}),
         (SFTStep, {names.SFT_STEP_LOSS, names.SFT_STEP_GRAD_NORM}),
     ],
 )

@@ -29,6 +29,7 @@ WATCHED_FROM_ZERO: Mapping[type[Step], tuple[NonFinite, ...]] = {
     RLStep: (
         (names.RL_STEP_REWARD.name, None),
         (names.RL_ROLLOUT_REWARD.name, names.RlTerm.TOTAL),
+        (names.RL_STEP_LOSS.name, None),
         (names.RL_STEP_GRAD_NORM.name, None),
     ),
     SFTStep: ((names.SFT_STEP_LOSS.name, None), (names.SFT_STEP_GRAD_NORM.name, None)),
