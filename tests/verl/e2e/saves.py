@@ -16,7 +16,13 @@ def check_saves(run: Run, count: int, kind: str | None) -> None:
         names.ATTR_CHECKPOINT_OUTCOME.name: names.CheckpointOutcome.SUCCESS,
         **({} if kind is None else {names.ATTR_CHECKPOINT_ARTIFACT_KIND.name: kind}),
     }
-    points = [point for point in run.points if point.name == names.CHECKPOINT_OPERATION_DURATION.name]
+    operation = names.ATTR_CHECKPOINT_OPERATION.name
+    points = [
+        point
+        for point in run.points
+        if point.name == names.CHECKPOINT_OPERATION_DURATION.name
+        and point.attributes[operation] == names.CheckpointOperation.STAGE
+    ]
     assert {tuple(sorted(point.attributes.items())) for point in points} == {tuple(sorted(attributes.items()))}
     assert points[-1].histogram.count == count
     assert [span.attributes for span in saves(run)] == [attributes] * count
