@@ -59,8 +59,10 @@ def test_as_fine_as_it_is_asked_for(level: str, kind: str, tiny_model: str, capl
     spans = trained(kind, tiny_model, level).sink.spans()
     check_trace(spans, TRACE, PARENT)
     loop = names.SPAN_SFT_STEP if kind == "SFT" else names.SPAN_RL_STEP
-    always = {names.SPAN_JOB.name: 1, names.SPAN_EVAL.name: 2, STAGE: 2}
     found = Counter(span.name for span in spans)
+    evaluations = found[names.SPAN_EVAL.name]  # older versions of TRL evaluate once
+    assert evaluations in (1, 2)
+    always = {names.SPAN_JOB.name: 1, names.SPAN_EVAL.name: evaluations, STAGE: 2}
     assert found.items() >= always.items()
     assert found[loop.name] == (3 if LEVELS[level] else 0)
     assert (sum(found.values()) > sum(always.values()) + found[loop.name]) == (LEVELS[level] == 2)
