@@ -554,6 +554,21 @@ def test_a_flush_sends_what_was_reported(sink: OtlpSink, start: Start) -> None:
         assert sink.latest(names.RL_STEP_REWARD).value == float(number)
 
 
+def test_the_first_span_may_begin_within_a_flush(sink: OtlpSink, start: Start, environment: pytest.MonkeyPatch) -> None:
+    telemetry = start()
+    flush = telemetry._metrics.flush
+
+    def begin_a_span_meanwhile(deadline: float) -> bool:
+        telemetry.span(names.SPAN_EVAL, 10**18, 2 * 10**18)
+        return flush(deadline)
+
+    environment.setattr(telemetry._metrics, "flush", begin_a_span_meanwhile)
+    assert telemetry.flush(5)
+    environment.undo()
+    assert telemetry.flush(5)
+    wait_until(lambda: names.SPAN_EVAL.name in [span.name for span in sink.spans()])
+
+
 # -- environments
 
 

@@ -163,10 +163,11 @@ class Telemetry:
         deadline = time.monotonic() + timeout_s
         self._hurry()
         spans = threading.Thread(target=guarded(self._flush_traces), name="akka-otel-spans", daemon=True)
-        if self.trace.has_spans:
+        has_spans = self.trace.has_spans  # read once: another thread may begin the first span meanwhile
+        if has_spans:
             spans.start()
         flushed = self._metrics.flush(deadline), self._logs.flush(deadline)
-        if self.trace.has_spans:
+        if has_spans:
             spans.join(max(0.0, deadline - time.monotonic()))
         return all(flushed) and not spans.is_alive()
 
