@@ -18,13 +18,13 @@ HOSTS = unsloth axolotl swift
 # Supported beside the one that all other tests run on.
 PYTHONS = 3.10 3.12 3.13
 
-.PHONY: demo test lint test-trl test-trl-oldest test-floor test-pythons test-verl test-verl-e2e test-vllm test-hosts generate bench clean
+.PHONY: demo test lint test-trl test-trl-oldest test-floor test-pythons test-verl test-verl-e2e test-vllm test-hosts generate bench programs clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
 test:  ## Everything that CI runs. Environments wait for downloads and trainings for each other, so side by side
-	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL) $(FLOOR)
+	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL) $(FLOOR) programs
 	$(MAKE) lint
 	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl test-floor test-pythons
 
@@ -34,7 +34,7 @@ lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/mypy
 	.venv-trl/bin/python -m tools.generate --check
 
-test-trl: $(TRL)
+test-trl: $(TRL) programs
 	.venv-trl/bin/python -m pytest -q
 
 test-trl-oldest: $(OLDEST)  ## The same trainings on the oldest TRL that is supported in full
@@ -76,7 +76,15 @@ bench: $(BENCH)  ## Costs beside other loggers, measured on this machine
 	.venv-bench/bin/python -m benchmarks.flops_error
 
 clean:
-	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-floor .venv-bench .venv-python* $(HOSTS:%=.venv-%) .vllm-site
+	rm -rf .venv-trl .venv-trl-oldest .venv-verl .venv-floor .venv-bench .venv-python* $(HOSTS:%=.venv-%) .vllm-site .programs
+
+# Prometheus, VictoriaMetrics and Chromium. Where they cannot be had, the tests that need them are skipped and say so.
+programs:
+	-@$(MAKE) --no-print-directory .programs/ready
+
+.programs/ready: tools/programs.sh
+	tools/programs.sh .programs > .programs.log 2>&1 || { tail -3 .programs.log; exit 1; }
+	touch $@
 
 # Variables, because a comma in an argument of `call` would end the argument.
 WITH_TRL = -e '.[trl,grpc,prometheus,dev]'

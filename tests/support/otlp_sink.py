@@ -166,7 +166,7 @@ def replying(reply: Callable[[BaseHTTPRequestHandler], None], context: ssl.SSLCo
         def log_message(self, *args: Any) -> None:
             pass
 
-    with _serving(Handler, context) as url:
+    with serving(Handler, context) as url:
         yield url
 
 
@@ -241,12 +241,12 @@ def _http_server(sink: OtlpSink) -> Iterator[str]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    with _serving(Handler) as url:
+    with serving(Handler) as url:
         yield url
 
 
 @contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[str]:
+def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
