@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
 NAMES = "src/akka_otel_callbacks/common/vocabulary/names.py"
 REFERENCE = "docs/reference.md"
+PROMOTED = "deploy/prometheus/otlp.yml"
+COLLECTOR = "deploy/collector/collector.yaml"
 LINES_SHOWN = 20
 
 
@@ -37,12 +40,18 @@ def write_reference(registry: Registry) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+def write_plain(template: str, registry: Registry) -> str:
+    """The text of a file whose template needs the registry only."""
+    return _environment({}).get_template(template).render(registry=registry)
+
+
 def _environment(filters: Mapping[str, Callable[..., object]]) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters.update(filters)
     return environment
@@ -54,7 +63,12 @@ def _formatted(source: str) -> str:
     return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
 
 
-OUTPUTS: dict[str, Callable[[Registry], str]] = {NAMES: write_names, REFERENCE: write_reference}
+OUTPUTS: dict[str, Callable[[Registry], str]] = {
+    NAMES: write_names,
+    REFERENCE: write_reference,
+    PROMOTED: partial(write_plain, "otlp.yml.j2"),
+    COLLECTOR: partial(write_plain, "collector.yaml.j2"),
+}
 
 
 def difference(path: str, current: str, expected: str) -> str:

@@ -50,9 +50,16 @@ class Enumeration(Form):
 
 
 class AttributeExtras(Form):
-    """`annotations.akka` of an attribute: the constants that an open set of strings deserves, by value."""
+    """`annotations.akka` of an attribute.
+
+    Attributes:
+        well_known: the constants that an open set of strings deserves, by value.
+        promoted: a resource attribute that becomes a label of every series in Prometheus, so that a query of one run
+            needs no join.
+    """
 
     well_known: dict[str, Sentence] = {}
+    promoted: bool = False
 
 
 class AttributeAnnotations(Form):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from tools.model import ENGINES, Attribute, Entity, Event, Metric, Span, short
-from tools.prometheus import prometheus_label, prometheus_name
+from tools.prometheus import label_name, series_name
 from tools.registry import Registry
 
 AREAS = {
@@ -86,9 +86,10 @@ def mark(group: Metric | Span) -> str:
 
 
 def series(metric: Metric) -> str:
-    """The metric's names in Prometheus: one where both ways agree."""
-    collector, python = prometheus_name(metric, "collector"), prometheus_name(metric, "python")
-    return f"`{collector}`" if collector == python else f"`{collector}`, at the Python endpoint `{python}`"
+    """The metric's names in Prometheus: one for a Collector and a scrape where both agree."""
+    collector, scrape, utf8 = (series_name(metric, dialect) for dialect in ("collector", "scrape", "utf8"))
+    same = "" if collector == scrape else f", on a scrape `{scrape}`"
+    return f"`{collector}`{same}, in UTF-8 `{utf8}`"
 
 
 def filters(registry: Registry) -> dict[str, Callable[..., object]]:
@@ -97,7 +98,7 @@ def filters(registry: Registry) -> dict[str, Callable[..., object]]:
         "anchor": anchor,
         "buckets": buckets,
         "example": lambda example: f"{example:f}".rstrip("0") if isinstance(example, float) else str(example),
-        "label": prometheus_label,
+        "label": lambda attribute: label_name(attribute, "collector"),
         "link": link,
         "linked": linker(registry),
         "mark": mark,

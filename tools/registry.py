@@ -63,6 +63,13 @@ class Registry:
     def attributes(self) -> dict[str, Attribute]:
         return {attribute.id: attribute for group in self.attribute_groups for attribute in group.attributes}
 
+    @property
+    def promoted(self) -> list[Attribute]:
+        """The attributes of the resource that become labels of every series in Prometheus, in the resource's order."""
+        attributes = self.attributes
+        used = [attributes[use.ref] for entity in self.entities for use in entity.attributes if use.ref in attributes]
+        return [attribute for attribute in used if attribute.annotations.akka.promoted]
+
 
 def load(directory: Path) -> Registry:
     """Read and check the registry.
@@ -118,6 +125,7 @@ def check(registry: Registry) -> Iterator[str]:
     """Every rule across groups that is broken, as `file: group: what is wrong`."""
     attributes = registry.attributes
     yield from _duplicates(registry)
+    yield from _promoted_without_resource(registry)
     for file, groups in registry.files.items():
         for group in groups:
             for problem in _check_group(group, attributes):
@@ -137,6 +145,13 @@ def _duplicates(registry: Registry) -> Iterator[str]:
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"registry: the {what} {name} is defined {count} times; a name is defined once"
+
+
+def _promoted_without_resource(registry: Registry) -> Iterator[str]:
+    on_resource = {attribute.id for attribute in registry.promoted}
+    for attribute in registry.attributes.values():
+        if attribute.annotations.akka.promoted and attribute.id not in on_resource:
+            yield f"registry: {attribute.id}: promoted is for attributes of the resource, and no entity has this one"
 
 
 def _check_group(group: Group, attributes: dict[str, Attribute]) -> Iterator[str]:

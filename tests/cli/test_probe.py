@@ -78,6 +78,14 @@ def test_an_exporter_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> No
         assert "/no/such/ca.pem" in answer.text
 
 
+def test_an_exporter_for_prometheus_that_cannot_label_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
+    monkeypatch.setattr(exporter, "PrometheusMetricReader", type("Reader", (), {"__init__": lambda self, prefix: None}))
+    (answer,) = probe([PrometheusTarget("asked", "127.0.0.1", 0)])
+    assert answer.ok is False
+    assert "is too old; pip install 'akka-otel-callbacks[prometheus]'" in answer.text
+
+
 def test_a_prometheus_address() -> None:
     pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -22,7 +22,7 @@ from akka_otel_callbacks.cli.figures import read
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.support.otlp_sink import wait_until
-from tools.prometheus import prometheus_label, prometheus_name
+from tools.prometheus import label_name, series_name
 
 pytest.importorskip("trl", reason="the service's jobs train with TRL")
 pytest.importorskip("starlette", reason="the service is an ASGI application")
@@ -36,7 +36,7 @@ JOB_S = 240
 """For a training of one step on a machine that is busy with others."""
 QUOTAS = {"triage": 2, "commits": 1}
 SERVICE_ATTRIBUTES = {attribute for metric in names.SERVICE_METRICS for attribute in metric.attributes}
-LABEL = {attribute: prometheus_label(attribute.name) for attribute in SERVICE_ATTRIBUTES}
+LABEL = {attribute: label_name(attribute.name, "scrape") for attribute in SERVICE_ATTRIBUTES}
 CAPACITY = [metric for metric in names.SERVICE_METRICS if names.ATTR_INSTANCE in metric.attributes]
 Figures = dict[tuple[str, ...], float]
 
@@ -96,7 +96,7 @@ class Instance:
 
     def figures(self, metric: Metric, suffix: str = "", samples: list[Any] | None = None) -> Figures:
         """By the attributes' values, the instance left out; of a scrape that is made now, unless one is given."""
-        name, found = prometheus_name(metric, "python") + suffix, {}
+        name, found = series_name(metric, "scrape") + suffix, {}
         for sample in self.scrape() if samples is None else samples:
             if sample.name == name:
                 if names.ATTR_INSTANCE in metric.attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind, Metric
-from tools.prometheus import prometheus_label, prometheus_name
+from tools.prometheus import DIALECTS, Dialect, all_series, label_name, quoted, selector, series_name
 
 
 def record(meter: Meter, metric: Metric) -> None:
@@ -50,16 +51,13 @@ def _series() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("metric", names.METRICS, ids=lambda metric: metric.name)
 def test_the_python_endpoint_gives_the_name_and_the_labels(scraped: dict[str, set[str]], metric: Metric) -> None:
-    name = prometheus_name(metric, "python")
-    series = [f"{name}{suffix}" for suffix in ("_sum", "_count")] if metric.kind is Kind.HISTOGRAM else [name]
-    labels = {prometheus_label(attribute.name) for attribute in metric.attributes}
-    assert {each: scraped.get(each) for each in series} == dict.fromkeys(series, labels)
+    labels = {label_name(attribute.name, "scrape") for attribute in metric.attributes}
+    expected = {name: labels | ({"le"} if name.endswith("_bucket") else set()) for name in all_series(metric, "scrape")}
+    assert {name: scraped.get(name) for name in expected} == expected
 
 
 def test_the_python_endpoint_has_no_other_series(scraped: dict[str, set[str]]) -> None:
-    known = {prometheus_name(metric, "python") for metric in names.METRICS}
-    endings = ("", "_sum", "_count", "_bucket")
-    assert {name for name in scraped if not any(name.removesuffix(end) in known for end in endings)} == set()
+    assert scraped.keys() == {name for metric in names.METRICS for name in all_series(metric, "scrape")}
 
 
 def named(name: str, kind: str, unit: str) -> SimpleNamespace:
@@ -97,25 +95,82 @@ def named(name: str, kind: str, unit: str) -> SimpleNamespace:
 )
 def test_a_collector_gives_the_name(metric: SimpleNamespace, expected: str) -> None:
     """The rows of prometheus/otlptranslator and of receivers that were measured."""
-    assert prometheus_name(metric, "collector") == expected
+    assert series_name(metric, "collector") == expected
 
 
 def test_the_names_that_dashboards_and_alerts_are_documented_with() -> None:
-    assert prometheus_name(names.RL_STEP_COUNT, "collector") == "akka_optimize_training_rl_step_count_total"
-    assert prometheus_name(names.SFT_STEP_COUNT, "python") == "akka_optimize_training_sft_step_count_total"
-    assert prometheus_name(names.JOB_PLACEMENT, "collector") == "akka_optimize_training_job_placement"
-    assert prometheus_name(names.POOL_DEVICES_CLAIMED, "collector") == "akka_optimize_training_pool_devices_claimed"
+    assert series_name(names.RL_STEP_COUNT, "collector") == "akka_optimize_training_rl_step_count_total"
+    assert series_name(names.SFT_STEP_COUNT, "scrape") == "akka_optimize_training_sft_step_count_total"
+    assert series_name(names.JOB_PLACEMENT, "collector") == "akka_optimize_training_job_placement"
+    assert series_name(names.POOL_DEVICES_CLAIMED, "collector") == "akka_optimize_training_pool_devices_claimed"
 
 
-@pytest.mark.parametrize("dialect", ["collector", "python"])
-def test_no_two_metrics_share_a_name(dialect: str) -> None:
-    found = [prometheus_name(metric, dialect) for metric in names.METRICS]
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (named("rl.step.count", "counter", "{step}"), "rl.step.count_total"),
+        (named("phase.time", "counter", "s"), "phase.time_seconds_total"),
+        (named("requests.total", "counter", "{request}"), "requests_total"),
+        (named("total.requests", "counter", "{request}"), "total.requests_total"),
+        (named("total", "counter", "{request}"), "total_total"),
+        (named("job.placement", "gauge", "{process}"), "job.placement"),
+        (named("rl.step.clip_ratio.high", "gauge", "1"), "rl.step.clip_ratio.high_ratio"),
+        (named("rl.step.clip_ratio", "gauge", "1"), "rl.step.clip_ratio"),
+        (named("wait.seconds", "gauge", "s"), "wait.seconds"),
+        (named("wait.seconds.max", "gauge", "s"), "wait.seconds.max_seconds"),
+        (named("io", "gauge", "By/s"), "io_bytes_per_second"),
+        (named("rl.step.throughput", "gauge", "{token}/s"), "rl.step.throughput_per_second"),
+        (named("hw.status", "updowncounter", "1"), "hw.status"),
+        (named("rl.step.duration", "histogram", "s"), "rl.step.duration_seconds"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_where_dots_stay_the_suffixes_are_added_all_the_same(metric: SimpleNamespace, expected: str) -> None:
+    assert series_name(metric, "utf8") == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_two_metrics_share_a_name(dialect: Dialect) -> None:
+    found = [name for metric in names.METRICS for name in all_series(metric, dialect)]
     assert len(set(found)) == len(found)
 
 
-def test_the_dialects_differ_for_fractions_only() -> None:
+@pytest.mark.parametrize("metric", names.METRICS, ids=lambda metric: metric.name)
+def test_the_name_with_dots_begins_as_the_metric_and_has_the_words_of_the_other(metric: Metric) -> None:
+    name = series_name(metric, "utf8")
+    assert name.startswith(metric.name.removesuffix("_ratio"))
+    assert {*re.split(r"[._]", name)} == {*series_name(metric, "collector").split("_")}
+
+
+def test_labels_keep_their_dots_where_names_do() -> None:
+    attribute = names.ATTR_RL_TERM.name
+    assert [label_name(attribute, dialect) for dialect in DIALECTS] == [
+        "akka_optimize_training_rl_term",
+        "akka_optimize_training_rl_term",
+        "akka.optimize.training.rl.term",
+    ]
+
+
+def test_promql_has_names_with_dots_in_quotes() -> None:
+    assert selector("up") == "up"
+    assert selector("up", 'job="a"', 'run!=""') == 'up{job="a",run!=""}'
+    assert selector("rl.step.count_total") == '{"rl.step.count_total"}'
+    assert selector("rl.step.count_total", f'{quoted("run.id")}="7"') == '{"rl.step.count_total","run.id"="7"}'
+    assert quoted("hw_id") == "hw_id"
+
+
+@pytest.mark.parametrize("dialect", ["python", "UTF8", ""])
+def test_an_unknown_dialect_is_an_error_of_one_line_that_names_the_known_ones(dialect: str) -> None:
+    expected = f"the dialect {dialect!r} is unknown; it is one of scrape, collector, utf8"
+    for call in (lambda: series_name(names.HW_POWER, dialect), lambda: label_name("hw.id", dialect)):
+        with pytest.raises(ValueError, match="unknown") as raised:
+            call()
+        assert str(raised.value) == expected
+
+
+def test_a_scrape_and_a_collector_differ_for_fractions_only() -> None:
     differing = {
-        metric for metric in names.METRICS if prometheus_name(metric, "collector") != prometheus_name(metric, "python")
+        metric for metric in names.METRICS if series_name(metric, "collector") != series_name(metric, "scrape")
     }
     fractions = {metric for metric in names.METRICS if metric.unit == "1"}
     alike = {metric for metric in fractions if metric.name.endswith("_ratio")}
@@ -125,4 +180,4 @@ def test_the_dialects_differ_for_fractions_only() -> None:
 @pytest.mark.parametrize("unit", ["parsec", "1/s/s", "KiBy", "s/min"])
 def test_an_unknown_unit_is_an_error_that_names_it(unit: str) -> None:
     with pytest.raises(ValueError, match="x: no Prometheus word is known for the unit"):
-        prometheus_name(named("x", "gauge", unit), "collector")
+        series_name(named("x", "gauge", unit), "collector")

@@ -254,6 +254,11 @@ def test_the_registry_that_the_cases_start_from_is_valid() -> None:
             put("attributes", "attributes.1.type", "float"), "registry.step: step.rank: type: ", id="unknown type"
         ),
         pytest.param(
+            put("attributes", "attributes.0.annotations", {"akka": {"promoted": True}}),
+            "registry: step.phase: promoted is for attributes of the resource, and no entity has this one",
+            id="promoted without a resource",
+        ),
+        pytest.param(
             put("histogram", "annotations.akka.buckets", None),
             "metric.step.duration: a histogram has either buckets or exponential: true",
             id="no buckets",

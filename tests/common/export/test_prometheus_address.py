@@ -19,9 +19,9 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from tests.common.reports import Report, grpo_step
 from tests.common.scripts import run
-from tools.prometheus import prometheus_name
+from tools.prometheus import series_name
 
-REWARD = prometheus_name(names.RL_STEP_REWARD, "python")
+REWARD = series_name(names.RL_STEP_REWARD, "scrape")
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"
 
 

@@ -24,7 +24,7 @@ from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
 from akka_otel_callbacks.common.vocabulary.step import GAUGES, RLStep, SFTStep
 from tests.common.reports import Report, grpo_step
 from tests.support.otlp_sink import wait_until
-from tools.prometheus import prometheus_label, prometheus_name
+from tools.prometheus import label_name, series_name
 
 Start = Callable[..., Telemetry]
 
@@ -43,8 +43,8 @@ class Endpoint:
         return [sample for family in text_string_to_metric_families(self.text()) for sample in family.samples]
 
     def value(self, metric: Metric, labels: dict[Attribute, str] | None = None, suffix: str = "") -> float | None:
-        wanted = {prometheus_label(attribute.name): value for attribute, value in (labels or {}).items()}
-        name = prometheus_name(metric, "python") + suffix
+        wanted = {label_name(attribute.name, "scrape"): value for attribute, value in (labels or {}).items()}
+        name = series_name(metric, "scrape") + suffix
         found = [s.value for s in self.samples() if s.name == name and wanted.items() <= s.labels.items()]
         assert len(found) <= 1, f"{name} is ambiguous"
         return found[0] if found else None
@@ -71,21 +71,53 @@ def test_a_scrape_has_every_figure_of_the_latest_step_under_its_name(endpoint: E
     samples = endpoint.samples()
     for source in GAUGES[RLStep]:
         reported = getattr(step, source.attribute)
-        shown = [s for s in samples if s.name == prometheus_name(source.metric, "python")]
+        shown = [s for s in samples if s.name == series_name(source.metric, "scrape")]
         if source.by is None:
             assert [s.value for s in shown] == [reported], source.attribute
         else:
-            assert {s.labels[prometheus_label(source.by.name)]: s.value for s in shown} == reported, source.attribute
+            assert {s.labels[label_name(source.by.name, "scrape")]: s.value for s in shown} == reported, (
+                source.attribute
+            )
     (target,) = (sample for sample in samples if sample.name == "target_info")
-    assert target.labels[prometheus_label(names.ATTR_RUN_ID.name)] == "run-7"
+    assert target.labels[label_name(names.ATTR_RUN_ID.name, "scrape")] == "run-7"
     assert endpoint.value(names.RL_STEP_COUNT) == 1
+
+
+def test_every_series_says_of_which_run_it_is(
+    endpoint: Endpoint, start: Start, environment: pytest.MonkeyPatch
+) -> None:
+    said = {
+        names.ATTR_PROJECT: "support triage",
+        names.ATTR_RUN_ATTEMPT: "3",
+        names.ATTR_RUN_METHOD: "GRPO",
+        names.ATTR_PIPELINE_ID: "pipe-1",
+        names.ATTR_RUN_BASE_MODEL: "org/model",
+    }
+    pairs = ",".join(f"{attribute.name}={value}" for attribute, value in said.items())
+    environment.setenv("OTEL_RESOURCE_ATTRIBUTES", pairs)
+    report(start(run_id="run-7"), dataclasses.replace(grpo_step(1), rollout_completion_length=[1, 2]))
+    samples = [sample for sample in endpoint.samples() if sample.name != "target_info"]
+    assert len(samples) > 50
+    expected = {
+        names.ATTR_RUN_ID: "run-7",
+        names.ATTR_RUN_ATTEMPT: "3",
+        names.ATTR_RUN_METHOD: "GRPO",
+        names.ATTR_PROJECT: "support triage",
+        names.ATTR_PIPELINE_ID: "pipe-1",
+        names.ATTR_PIPELINE_STAGE_NAME: None,
+        names.ATTR_RUN_BASE_MODEL: None,
+        names.ATTR_RUN_NAME: None,
+    }
+    for attribute, value in expected.items():
+        label = label_name(attribute.name, "scrape")
+        assert {sample.labels.get(label) for sample in samples} == {value}, label
 
 
 def test_the_exponential_histogram_is_one_of_powers_of_two_here(endpoint: Endpoint, start: Start) -> None:
     """The Python exporter answers 500 for the whole scrape where there is an exponential one."""
     telemetry = start()
     report(telemetry, RLStep(number=1, rollout_completion_length=[1, 3, 100]))
-    name = prometheus_name(names.RL_ROLLOUT_COMPLETION_LENGTH, "python")
+    name = series_name(names.RL_ROLLOUT_COMPLETION_LENGTH, "scrape")
     buckets = {s.labels["le"]: s.value for s in endpoint.samples() if s.name == f"{name}_bucket"}
     assert [float(bound) for bound in buckets] == [*POWERS_OF_TWO, float("inf")]
     assert (buckets["1.0"], buckets["2.0"], buckets["4.0"], buckets["64.0"], buckets["128.0"]) == (1, 1, 2, 2, 3)

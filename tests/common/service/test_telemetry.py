@@ -41,7 +41,7 @@ from akka_otel_callbacks.service import (
 from akka_otel_callbacks.testing import telemetry_in_memory
 from tests.support.otlp_sink import OtlpSink, wait_until
 from tests.support.points import Point
-from tools.prometheus import prometheus_name
+from tools.prometheus import series_name
 
 Serve = Callable[..., ServiceTelemetry]
 BUSY = ServiceState(
@@ -497,13 +497,13 @@ def test_a_scrape_has_them_under_their_names(serve: Serve, environment: pytest.M
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
         samples = [s for f in parser.text_string_to_metric_families(response.read().decode()) for s in f.samples]
     found = {(s.name, s.labels.get("akka_optimize_training_claim_state")): s for s in samples}
-    claimed = found[prometheus_name(names.POOL_DEVICES_CLAIMED, "python"), "GRANTED"]
+    claimed = found[series_name(names.POOL_DEVICES_CLAIMED, "scrape"), "GRANTED"]
     assert claimed.value == 2
     assert claimed.labels["akka_optimize_training_instance"] == "pod-1"
     assert claimed.labels["akka_optimize_training_pool_serving"] == "false"
-    operations = [s for s in samples if s.name == prometheus_name(names.SERVICE_OPERATIONS, "python")]
+    operations = [s for s in samples if s.name == series_name(names.SERVICE_OPERATIONS, "scrape")]
     assert sorted(s.labels["akka_optimize_training_service_failure_reason"] for s in operations) == ["", "internal"]
-    assert [s.value for s in samples if s.name == prometheus_name(names.RUN_PHASE_DURATION, "python") + "_sum"] == [2.0]
+    assert [s.value for s in samples if s.name == series_name(names.RUN_PHASE_DURATION, "scrape") + "_sum"] == [2.0]
 
 
 def test_several_exporters_have_everything_each(

@@ -1986,6 +1986,17 @@ RESOURCE_ATTRIBUTES: Final = (
     ATTR_PROCESS_PID,
 )
 
+PROMOTED_ATTRIBUTES: Final = (
+    ATTR_RUN_ID,
+    ATTR_RUN_ATTEMPT,
+    ATTR_RUN_ENGINE,
+    ATTR_RUN_METHOD,
+    ATTR_PROJECT,
+    ATTR_PIPELINE_ID,
+    ATTR_PIPELINE_STAGE_NAME,
+)
+"""The attributes of the resource that become labels of every series in Prometheus."""
+
 SPANS: Final = (
     SPAN_JOB,
     SPAN_CHECKPOINT_OPERATION,

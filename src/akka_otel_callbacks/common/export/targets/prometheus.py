@@ -6,15 +6,23 @@ import socket
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from importlib.metadata import version
+from inspect import signature
+from typing import TYPE_CHECKING, ClassVar
 
 from akka_otel_callbacks.common.export.signals import METRICS
 from akka_otel_callbacks.common.export.targets.target import Answer, Asked, MetricOutput, Schedule, Target
 from akka_otel_callbacks.common.forks import call_in_children
 from akka_otel_callbacks.common.text import one_line
+from akka_otel_callbacks.common.vocabulary import names
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
 
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"
 DEFAULT_HOST, DEFAULT_PORT = "localhost", 9464
+LABELS = frozenset(attribute.name for attribute in names.PROMOTED_ATTRIBUTES)
+"""What of the resource each series carries, so that a query of one run needs no join with `target_info`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +50,11 @@ class PrometheusTarget(Target):
         return f"http://{host}:{self.port}/metrics"
 
     def open_metrics(self, schedule: Schedule) -> MetricOutput:
-        from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from prometheus_client import CollectorRegistry, start_http_server
 
+        reader_class = _reader_class()
         registry = CollectorRegistry()  # of our own: the process-wide one belongs to the user's program
-        reader = PrometheusMetricReader(registry=registry)
+        reader = reader_class(registry=registry, resource_attribute_filter=LABELS.__contains__)
         server, _ = start_http_server(self.port, addr=self.host, registry=registry)
         # A forked child that outlives the run would hold the port, and take scrapes that it has no thread to answer.
         call_in_children(weakref.WeakMethod(server.socket.close))
@@ -59,7 +67,7 @@ class PrometheusTarget(Target):
 
     def probe(self, timeout_s: float) -> Answer:
         try:
-            import opentelemetry.exporter.prometheus  # noqa: F401
+            _reader_class()
         except ImportError as error:
             return Answer(False, self.why(error))
         try:
@@ -69,6 +77,23 @@ class PrometheusTarget(Target):
         except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can look like this
             return Answer(False, f"the address cannot be opened: {getattr(error, 'strerror', None) or error}")
         return Answer(True, "the address is free")
+
+
+def _reader_class() -> type[PrometheusMetricReader]:
+    """OpenTelemetry's reader.
+
+    Raises:
+        ImportError: it is not installed, or is one that cannot put a run's labels on its series. Ray brings one of any
+            age.
+    """
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+
+    if "resource_attribute_filter" not in signature(PrometheusMetricReader).parameters:
+        raise ImportError(
+            f"opentelemetry-exporter-prometheus {version('opentelemetry-exporter-prometheus')} is too old; "
+            "pip install 'akka-otel-callbacks[prometheus]'"
+        )
+    return PrometheusMetricReader
 
 
 def _port(environ: Mapping[str, str], warnings: list[str]) -> int:
