@@ -10,7 +10,7 @@ import torch
 
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.trl.device_clock import device_clock
-from akka_otel_callbacks.trl.scoring import Batch, Rewarder, Scorings, _Timed
+from akka_otel_callbacks.trl.scoring import Rewarder, Scorings, _Timed, calls_of
 
 
 class Device:
@@ -59,7 +59,7 @@ def timed(kind: str) -> list[Any]:
 
     with _Timed(Inner(), scorings, Rewarder("judge", None, model(kind))) as entered:
         assert entered == "entered"
-    return [*Batch(5, scorings.entries, []).calls()]
+    return [*calls_of((5, scorings.entries, []))]
 
 
 def test_a_model_on_a_gpu_has_the_devices_time_and_nothing_waits_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
-from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, tap_regions
+from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, calls_of, tap_regions, values_held
 from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, UPDATE_KEYS, rl_step, set_logged_rewards, update_step
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class RLCapture(StepCapture):
     def values_held(self) -> int:
         """A number of Python's takes about the memory of four positions of a mask."""
         masked = sum([batch.completion_positions for batch in self.updated])
-        graded = sum([batch.values_held for batch in self.generated.graded])
+        graded = sum(map(values_held, self.generated.graded))
         return len(self.generated.lengths) * (1 + len(self.setting.terms)) + graded + masked // 4
 
     def deliver(self, recorder: Recorder) -> None:
@@ -108,7 +108,7 @@ class RLCapture(StepCapture):
             set_rewards(step, scored(scorings, self.setting.terms, self.setting.group))
         else:
             set_logged_rewards(step, values, self.setting.weights)
-        set_graders(step, (call for batch in self.generated.graded for call in batch.calls()))
+        set_graders(step, (call for batch in self.generated.graded for call in calls_of(batch)))
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)

@@ -8,7 +8,9 @@ from typing import Any
 from akka_otel_callbacks.common.graders.call import Call
 
 _current: ContextVar[Ledger | None] = ContextVar("akka_otel_ledger", default=None)
-_open: dict[int, Ledger] = {}
+current = _current.get
+"""Gives the ledger that is open in this context, None where none is."""
+_open: list[Ledger] = []
 """All of this process, in the order of their opening."""
 
 
@@ -22,32 +24,27 @@ class Ledger:
         self._before: Ledger | None = None
 
     def __enter__(self) -> Ledger:
-        self._before = _current.get()
+        self._before = current()
         _current.set(self)
-        _open[id(self)] = self
+        _open.append(self)
         return self
 
     def __exit__(self, *raised: Any) -> None:
         _current.set(self._before)
         self._before = None  # a ledger that lives on keeps no other one
-        _open.pop(id(self), None)
-
-
-def current() -> Ledger | None:
-    """The one that is open in this context."""
-    return _current.get()
+        _open.remove(self)
 
 
 def note(call: Call) -> None:
     """Puts a call where it belongs. A user's own thread has no context: its calls belong to the ledger that was opened
     last. With none open, as in a trial of a judge before the training, a call belongs to no rollout."""
-    ledger = _current.get() or _latest()
+    ledger = current() or _latest()
     if ledger is not None:
         ledger.calls.append(call)
 
 
 def _latest() -> Ledger | None:
     try:
-        return next(reversed(_open.values()), None)
-    except RuntimeError:  # another thread has just opened or closed one
-        return _latest()
+        return _open[-1]
+    except IndexError:
+        return None
