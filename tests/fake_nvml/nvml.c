@@ -104,7 +104,7 @@ Return nvmlInitWithFlags(unsigned int flags) {
     state->initialized++;
     return SUCCESS;
 }
-Return nvmlShutdown(void) { BEGIN(NULL); state->initialized = 0; return SUCCESS; }
+Return nvmlShutdown(void) { BEGIN(NULL); state->initialized--; return SUCCESS; }  /* other processes stay */
 const char *nvmlErrorString(Return code) { (void)code; return "an error of the fake driver"; }
 
 Return nvmlDeviceGetCount_v2(unsigned int *found) {
@@ -217,6 +217,17 @@ Return nvmlDeviceGetFieldValues(Device device, int asked, FieldValue *values) {
         }
     }
     return SUCCESS;
+}
+
+/* No process runs on the device: Ray asks for them and shows no GPU that cannot say. */
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned int *found, void *processes) {
+    BEGIN(device);
+    (void)processes;
+    *found = 0;
+    return SUCCESS;
+}
+Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned int *found, void *processes) {
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, found, processes);
 }
 
 Return nvmlEventSetCreate(EventSet **set) {
