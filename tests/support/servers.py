@@ -75,11 +75,15 @@ class MetricServer:
 
     def api(self, path: str, **parameters: str) -> Any:
         """What the API gives as `data`."""
+        return json.loads(self.text(path, **parameters))["data"]
+
+    def text(self, path: str, **parameters: str) -> str:
+        """What the API gives."""
         # VictoriaMetrics keeps answers for a while, and would not show what came since.
         question = urllib.parse.urlencode({**parameters, "nocache": "1"})
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{question}", timeout=START_S) as answer:
-                return json.load(answer)["data"]
+                return answer.read().decode()
         except urllib.error.HTTPError as error:
             raise ValueError(f"{parameters}: {error.read().decode()}") from None
 
