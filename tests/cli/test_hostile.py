@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from akka_otel_callbacks.cli import app
 from akka_otel_callbacks.cli.output import LONGEST, console_on, printable
 from akka_otel_callbacks.common.vocabulary import names
-from tests.cli.recordings import session
+from tests.support.recordings import session
 
 CODES = {0: "shown", 1: "no telemetry", 2: "no such file"}
 BIG = 10**309
@@ -123,7 +123,7 @@ def test_a_line_that_is_no_export_is_named(line: bytes, tmp_path: Path) -> None:
     result = _checked(_show(file))
     assert (result.exit_code, result.stderr.splitlines()) == (
         1,
-        [f"{file}: none of its 1 lines is an OTLP/JSON metrics export."],
+        [f"{file}: none of its 1 line is an OTLP/JSON export."],
     )
 
 
@@ -149,10 +149,10 @@ def test_a_line_longer_than_any_export_is_no_export(
     good: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = json.dumps(good)
-    monkeypatch.setattr("akka_otel_callbacks.cli.lines.LONGEST_LINE", len(line) + 10)
+    monkeypatch.setattr("akka_otel_callbacks.reading.lines.LONGEST_LINE", len(line) + 10)
     file = tmp_path / "metrics.jsonl"
     file.write_text(f"{line}\n{' ' * (3 * len(line))}{line}\n{line}\n{line}")
-    assert "1 of 4 lines could not be read" in _checked(_show(file)).stdout
+    assert "1 of 4 lines of metrics.jsonl could not be read" in _checked(_show(file)).stdout
 
 
 # -- what a terminal would obey, and what a stream cannot write
@@ -172,7 +172,7 @@ def test_no_text_of_a_file_commands_the_terminal(tmp_path: Path) -> None:
     _foreign(tmp_path / "metrics.jsonl", ESCAPES)
     result = _checked(_show(tmp_path))
     assert result.exit_code == 0
-    assert result.stdout.count("end") == 4, "run, metric, label and unit"
+    assert result.stdout.count("end") == 5, "run, metric, the label's key and value, unit"
     assert "\u202e" not in result.stdout
     assert "\u2028" not in result.stdout
 
@@ -185,7 +185,7 @@ def test_a_long_text_is_cut(tmp_path: Path) -> None:
 def test_a_path_commands_no_terminal_either(tmp_path: Path) -> None:
     for name in ("no\x1b[2Jwhere", "\udcff"):  # the latter is a byte that is no UTF-8
         result = _checked(_show(tmp_path / name))
-        assert (result.exit_code, "does not exist" in result.stderr) == (2, True)
+        assert (result.exit_code, "cannot be read: No such file" in result.stderr) == (2, True)
 
 
 @given(st.text())
@@ -215,7 +215,7 @@ def test_a_stream_that_knows_fewer_characters_is_written_what_it_knows(
     done = _run(tmp_path, PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode(encoding)
-    assert "1.5  s      _#" in shown, "the gauge's course"
+    assert "1.5  s        0.5    0.5   1.5  _#" in shown, "the gauge's course"
     assert "run-1 " in shown
 
 

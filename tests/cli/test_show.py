@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app
-from tests.cli.recordings import session
+from tests.support.recordings import session
 
 
 def _show(*arguments: str | Path) -> Result:
@@ -50,7 +50,7 @@ def test_a_torn_file_is_shown_with_its_loss(tmp_path: Path) -> None:
     result = _show(tmp_path)
     assert result.exit_code == 0
     assert "the.figure" in result.stdout
-    assert "1 of 2 lines could not be read" in result.stdout
+    assert "1 of 2 lines of metrics.jsonl could not be read" in result.stdout
 
 
 def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
@@ -64,33 +64,31 @@ def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
 def test_no_such_path(tmp_path: Path, name: str) -> None:
     result = _show(tmp_path / name)
     assert result.exit_code == 2
-    assert result.stderr.strip() == f"{tmp_path / name} does not exist."
+    assert result.stderr.strip() == f"{tmp_path / name} cannot be read: No such file or directory."
     assert result.stdout == ""
 
 
 def test_a_directory_with_the_figures_of_another_process_alone(tmp_path: Path) -> None:
-    file = tmp_path / "metrics-checkpoints-94aff5f2.jsonl"
-    file.touch()
+    _record(tmp_path / "metrics-checkpoints-94aff5f2.jsonl")
     result = _show(tmp_path)
-    assert result.exit_code == 2
-    assert f"akka-otel show {file}" in " ".join(result.stderr.split())
+    assert result.exit_code == 0
+    assert "the.figure" in result.stdout
 
 
 def test_a_directory_without_a_run(tmp_path: Path) -> None:
     result = _show(tmp_path)
     assert result.exit_code == 2
-    assert "has no metrics.jsonl" in result.stderr
+    assert "holds no telemetry" in result.stderr
 
 
-def test_a_directory_of_runs_names_the_newest(tmp_path: Path) -> None:
+def test_of_a_folder_of_runs_the_newest_is_shown(tmp_path: Path) -> None:
     for age, run in enumerate(["newest", "older", "oldest"]):
-        _record(tmp_path / run / "metrics.jsonl")
+        _record(tmp_path / run / "metrics.jsonl", f"run-{age}")
         os.utime(tmp_path / run / "metrics.jsonl", (1000 - age, 1000 - age))
     result = _show(tmp_path)
-    assert result.exit_code == 2
-    assert result.stderr.strip().endswith(
-        f"holds 3 runs. Show one of them, such as the newest: akka-otel show {tmp_path}/newest"
-    )
+    assert result.exit_code == 0
+    assert result.stdout.startswith("run-0\n")
+    assert result.stdout.strip().endswith(f"{tmp_path} holds 3 runs. This is the newest, newest.")
 
 
 def test_a_file_that_is_no_telemetry(tmp_path: Path) -> None:
@@ -98,7 +96,7 @@ def test_a_file_that_is_no_telemetry(tmp_path: Path) -> None:
     file.write_text("hello\nworld\n")
     result = _show(file)
     assert result.exit_code == 1
-    assert "none of its 2 lines is an OTLP/JSON metrics export" in result.stderr
+    assert "none of its 2 lines is an OTLP/JSON export" in result.stderr
 
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:

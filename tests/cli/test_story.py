@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Group
 from typer.testing import CliRunner
 
-from akka_otel_callbacks.cli import app, spans
+from akka_otel_callbacks.cli import app
 from akka_otel_callbacks.cli.output import console_on
 from akka_otel_callbacks.cli.story import story
 from akka_otel_callbacks.common.log import logger
@@ -25,6 +25,7 @@ from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep
+from akka_otel_callbacks.reading import Reader, files, spans
 from tests.common.reports import Report
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -100,13 +101,15 @@ def test_a_run_without_either(record: Callable[..., Path]) -> None:
         path.unlink()
     (folder / "traces-a-folder.jsonl").mkdir()
     os.mkfifo(folder / "logs-a-pipe.jsonl")
-    assert "trace" not in show(folder)
+    assert f"trace {TRACE_ID}" not in show(folder)
     assert "warning" not in show(folder)
+    assert "traces-a-folder.jsonl cannot be read: Is a directory." in show(folder)
+    assert "logs-a-pipe.jsonl cannot be read: it is a pipe, a socket or a device, not a file." in show(folder)
 
 
 def test_spans_in_a_circle_and_very_deep_ones_end() -> None:
-    def span(span_id: str, parent_id: str) -> spans._Span:
-        return spans._Span(span_id, parent_id, f"name-{span_id}", 0, 1.0, False, False)
+    def span(span_id: str, parent_id: str) -> spans.Span:
+        return spans.Span("trace", span_id, parent_id, f"name-{span_id}", 0, 10**9, False, False)
 
     chain = [span(str(number), str(number - 1)) for number in range(1, 5000)]
     root = spans._tree([*chain, span("a", "b"), span("b", "a"), span("c", "c")])
@@ -137,7 +140,8 @@ def test_no_change_of_a_good_line_can_stop_it(
         holder[last] = data.draw(VALUES)
         (tmp_path / name).write_text("\n".join(map(json.dumps, document["lines"])))
     written = io.StringIO()
-    console_on(written).print(Group(*story(tmp_path, {})))
+    for run in Reader(files(tmp_path)).read():
+        console_on(written).print(Group(*story(run)))
     assert not set(written.getvalue()) & {chr(code) for code in (*range(10), *range(11, 32), *range(127, 160))}
 
 

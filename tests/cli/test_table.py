@@ -1,4 +1,4 @@
-"""What a person sees of a recording."""
+"""What a person sees of a process's series."""
 
 from __future__ import annotations
 
@@ -6,29 +6,47 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.metrics.export import Metric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from rich.console import Group
 
-from akka_otel_callbacks.cli import figures
-from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import console_on
-from akka_otel_callbacks.cli.table import figure, sparkline, summary, unit
+from akka_otel_callbacks.cli.table import figure, sparkline, tables, unit
 from akka_otel_callbacks.common.export.files import MetricFile
 from akka_otel_callbacks.common.recording.distributions import Explicit, Exponential, numbers_of
 from akka_otel_callbacks.common.vocabulary import names
-from tests.cli.recordings import session
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE
+from akka_otel_callbacks.reading import Reader, Series, Session
+from akka_otel_callbacks.reading.attributes import Labels
+from akka_otel_callbacks.reading.points import GAUGE, Key
+from tests.support.recordings import session
 
 CUMULATIVE = sdk.AggregationTemporality.CUMULATIVE
 
 
-def _text(recording: Recording, **options: bool) -> str:
+def _text(shown: Path | Session, width: int = 120) -> str:
+    if isinstance(shown, Path):
+        (run,) = Reader([shown]).read()
+        shown = run.session
     output = io.StringIO()
-    console_on(output).print(summary(recording, **options))
+    console = console_on(output)
+    console.width = width
+    console.print(Group(*tables(shown, width)))
     return output.getvalue()
+
+
+def _gauge(name: str, *values: float, labels: Labels = (), unit: str = "s", scope: str = "", export: int = 1) -> Series:
+    series = Series(Key(name, labels, scope, GAUGE), unit, last_export=export)
+    series.add(range(1, len(values) + 1), values)
+    return series
+
+
+def _session(*series: Series, exports: int = 1) -> Session:
+    return Session({}, exports, {one.key: one for one in series})
 
 
 def _row(text: str, *starts: str) -> list[str]:
@@ -86,10 +104,9 @@ def test_every_kind_of_series_has_a_row(tmp_path: Path) -> None:
             recording.meter.create_counter(names.RL_STEP_COUNT.name, "{step}").add(1)
             recording.meter.create_histogram("took", "s", explicit_bucket_boundaries_advisory=[1, 3]).record(2)
             recording.export()
-    text = _text(figures.read(path))
-    assert "run-7 · GRPO · 2 exports" in text
+    text = _text(path)
     assert _row(text, "rl.step.reward.term") == ["rl.step.reward.term"]
-    assert _row(text, "total") == ["total", "0.75", "reward", "▁█"]
+    assert _row(text, "total") == ["total", "0.75", "reward", "0.25", "0.25", "0.75", "▁█"]
     assert _row(text, "rl.step.count") == ["rl.step.count", "2", "step"]  # a counter's course says nothing
     assert _row(text, "took") == ["took", "2", "2", "2", "2", "s"]  # count, mean, p50, p90
     assert "without their prefix akka.optimize.training." in text
@@ -108,7 +125,7 @@ def test_negative_rewards_have_no_mean_and_no_percentile_of_their_bucket(tmp_pat
     ]
     scopes = [sdk.ScopeMetrics(InstrumentationScope("test"), metrics, "")]
     MetricFile(tmp_path / "metrics.jsonl").export(sdk.MetricsData([sdk.ResourceMetrics(Resource({}), scopes, "")]))
-    text = _text(figures.read(tmp_path / "metrics.jsonl"))
+    text = _text(tmp_path / "metrics.jsonl")
     assert _row(text, "total") == ["total", "10", "–", "–", "0.8", "reward"], "p90 is the top of its bucket"
     *shown, p90, _ = _row(text, "exponential")
     assert shown == ["exponential", "10", "–", "–"]
@@ -116,45 +133,40 @@ def test_negative_rewards_have_no_mean_and_no_percentile_of_their_bucket(tmp_pat
 
 
 def test_a_metric_is_named_once_above_its_series() -> None:
-    series = {("m", (("k", v),)): Series("m", (("k", v),), "s", values=[1.0], last_export=1) for v in "ab"}
-    lines = [line.rstrip() for line in _text(Recording([Session({}, 1, series)])).splitlines()]
-    assert lines[0] == "unnamed run · 1 export"
-    assert [line.split() for line in lines[2:5]] == [["m"], ["a", "1", "s"], ["b", "1", "s"]]
-    assert [line.startswith("  ") for line in lines[2:5]] == [False, True, True]
+    text = _text(_session(*(_gauge("m", 1.0, labels=(("k", v),)) for v in "ab")))
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert [line.split() for line in lines[1:4]] == [["m"], ["k=a", "1", "s"], ["k=b", "1", "s"]]
+    assert [line.startswith("  ") for line in lines[1:4]] == [False, True, True]
 
 
-def test_the_longest_name_fits_a_terminal_of_80_columns() -> None:
-    one = Series(names.RL_STEP_COMPLETION_LENGTH_TERMINATED.name, (), "{token}", values=[123456.0, 1.5], last_export=1)
-    output = io.StringIO()
-    console = console_on(output)
-    console.width = 80
-    console.print(summary(Recording([Session({}, 1, {(one.name, ()): one})])))
-    assert "rl.step.completion.length.terminated     1.5  token  █▁" in output.getvalue()
+def test_the_longest_name_fits_a_terminal_of_80_columns_and_everything_one_of_104() -> None:
+    one = _gauge(names.RL_STEP_COMPLETION_LENGTH_TERMINATED.name, 123456.0, 1.5, unit="{token}")
+    text = _text(_session(one), width=80)
+    assert "rl.step.completion.length.terminated     1.5  token  █▁" in text
+    assert "A terminal of 104 columns also shows" in text
+    row = "rl.step.completion.length.terminated     1.5  token  123,456    1.5  123,456  █▁"
+    assert row in _text(_session(one), width=104)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e9, 1e9, width=32).map(lambda value: value + 0.0), min_size=2, max_size=30))
+def test_first_least_and_most_stand_beside_the_course(values: list[float]) -> None:
+    row = _row(_text(_session(_gauge("m", *values))), "m")
+    assert row[1:6] == [figure(values[-1]), "s", figure(values[0]), figure(min(values)), figure(max(values))]
 
 
 def test_an_ended_series_is_marked() -> None:
-    old = Series("old", (), "s", values=[1.0], last_export=1)
-    assert "Dim: not part of the newest export" in _text(Recording([Session({}, 2, {("old", ()): old})]))
+    assert "Dim: not part of the newest export" in _text(_session(_gauge("old", 1.0), exports=2))
 
 
-def test_only_the_newest_session_unless_asked_and_losses_are_told() -> None:
-    def run(name: str) -> Session:
-        one = Series("m", (), "", values=[1.0], last_export=1)
-        return Session({names.ATTR_RUN_ID.name: name}, 1, {("m", ()): one})
-
-    recording = Recording([run("old"), run("new")], lines=3, unreadable=1)
-    text = _text(recording)
-    assert "new ·" in text
-    assert "old ·" not in text
-    assert "1 earlier session in this file: --all shows them too." in text
-    assert "1 of 3 lines could not be read" in text
-    everything = _text(recording, every_session=True)
-    assert everything.index("old ·") < everything.index("new ·")
-    assert "earlier session" not in everything
+def test_somebody_else_s_metric_by_one_of_our_names_hides_none_of_ours() -> None:
+    ours, theirs = (_gauge(names.RL_STEP_REWARD.name, value, scope=s) for value, s in ((0.5, SCOPE), (9, "theirs")))
+    text = _text(_session(ours, theirs))
+    assert ["rl.step.reward", "0.5", "s"] in [line.split() for line in text.splitlines()]
+    assert ["rl.step.reward", "(theirs)", "9", "s"] in [line.split() for line in text.splitlines()]
 
 
 def test_markup_in_foreign_text_is_only_text() -> None:
-    one = Series("m", (("k", "[red]x[/red][/]"),), "[bold]", values=[1.0], last_export=1)
-    text = _text(Recording([Session({names.ATTR_RUN_ID.name: "[/]"}, 1, {("m", one.labels): one})]))
+    text = _text(_session(_gauge("m", 1.0, labels=(("k", "[red]x[/red][/]"),), unit="[bold]")))
     assert "[red]x[/red][/]" in text
     assert "[bold]" in text

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.cli.figures import read
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.reading import Reader
 from tests.support.otlp_sink import wait_until
 from tools.prometheus import label_name, series_name
 
@@ -234,10 +234,9 @@ def test_two_instances_share_the_work_and_agree(tmp_path: Path, service: Callabl
         text = str([sample.labels for sample in instance.scrape()])
         assert all(run_id not in text for run_id in phases(instance))
     job = tmp_path / "jobs" / first["id"]
-    assert {session.resource[names.ATTR_RUN_ID.name] for session in read(job / "metrics.jsonl").sessions} == {
-        first["id"]
-    }
-    assert {session.resource[names.ATTR_PROJECT.name] for session in read(job / "metrics.jsonl").sessions} == {"triage"}
+    sessions = [session for run in Reader([job / "metrics.jsonl"]).read() for session in run.sessions]
+    assert {session.resource[names.ATTR_RUN_ID.name] for session in sessions} == {first["id"]}
+    assert {session.resource[names.ATTR_PROJECT.name] for session in sessions} == {"triage"}
     spans = [span for line in (job / "traces.jsonl").read_text().splitlines() for span in spans_in(json.loads(line))]
     (of_job,) = (span for span in spans if span["name"] == names.SPAN_JOB.name)
     assert (of_job["traceId"], of_job["parentSpanId"]) == (TRACE_ID, SPAN_ID), "part of the trace that asked for it"

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.demo import tiny
+from akka_otel_callbacks.reading import Reader, Series, Session, files
+from akka_otel_callbacks.reading.histogram import Histogram
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ class HostRun:
     """What a training left: the host's own log rows, and the figures in the embedded file."""
 
     rows: list[dict[str, Any]]
-    session: figures.Session
+    session: Session
     said: str
     """On stdout and stderr."""
 
@@ -50,25 +51,29 @@ class HostRun:
 
     def published(self, metric: Any, *labels: str) -> list[float]:
         """A series' values, step after step."""
-        found = [s for (name, _), s in self.session.series.items() if name == metric.name and _values(s) == labels]
-        assert len(found) <= 1
-        return found[0].values if found else []
+        found = self._of(metric, labels)
+        return [*found.values] if found else []
 
-    def distribution(self, metric: Any, *labels: str) -> figures.Histogram | None:
-        found = [s for (name, _), s in self.session.series.items() if name == metric.name and _values(s) == labels]
-        return found[0].histogram if found else None
+    def distribution(self, metric: Any, *labels: str) -> Histogram | None:
+        found = self._of(metric, labels)
+        return found.histogram if found else None
+
+    def _of(self, metric: Any, labels: tuple[str, ...]) -> Series | None:
+        found = [series for series in self.session.of(metric) if _values(series) == labels]
+        assert len(found) <= 1
+        return found[0] if found else None
 
     def names_like(self, counter: Any) -> list[str]:
         """The metrics of the loop whose steps the counter counts."""
         loop = counter.name.removesuffix("step.count")
-        return [name for name, _ in self.session.series if name.startswith(loop)]
+        return [key.name for key in self.session.series if key.name.startswith(loop)]
 
     @property
     def method(self) -> str | None:
         return self.session.resource.get(names.ATTR_RUN_METHOD.name)
 
 
-def _values(series: figures.Series) -> tuple[str, ...]:
+def _values(series: Series) -> tuple[str, ...]:
     return tuple(value for _, value in series.labels)
 
 
@@ -87,9 +92,9 @@ def run(command: Sequence[str], folder: Path, **variables: str) -> HostRun:
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stderr
-    recording = figures.read(telemetry / figures.FILE_NAME)
-    assert recording.unreadable == 0
-    (session,) = recording.sessions
+    reader = Reader(files(telemetry))
+    (session,) = [session for run in reader.read() for session in run.sessions]
+    assert sum(source.unreadable for source in reader.sources.values()) == 0
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     return HostRun([row for row in rows if "loss" in row], session, done.stdout + done.stderr)
 

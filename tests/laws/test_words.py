@@ -20,11 +20,14 @@ ANYWHERE = {"trl", "verl"}
 """Packages that are looked for."""
 OTHERWISE = {
     "cli.demo": {"reward", "loss"},  # parts of names
-    "cli.table": {"latest", "export"},  # a heading, and a word of a sentence
+    "cli.table": {"latest"},  # a heading
+    "cli.view": {"export"},  # a word of a sentence
     "common.gpu.readings": {"latest"},  # how samples become one figure
     "common.graders.scoring": {"failed"},  # an attribute of a scoring
     "common.export.delivery": {"rejected"},  # how a delivery ended
     "graders": {"failure"},  # a module
+    "reading.attributes": {"values"},  # a field of OTLP
+    "reading.ending": {"failed"},  # a word of a sentence
     "trl.attach": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
     "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes

@@ -61,15 +61,13 @@ def demo_command(
 
 @app.command("show")
 def show_command(
-    path: Annotated[Path, typer.Argument(help="A run's directory, or a metrics.jsonl.")],
-    every_session: Annotated[
-        bool, typer.Option("--all", help="Every session in the file, not the newest only.")
-    ] = False,
+    path: Annotated[Path, typer.Argument(help="A run's folder, a folder of runs, or a file of OTLP/JSON lines.")],
+    every_run: Annotated[bool, typer.Option("--all", help="Every run in the files, not the newest only.")] = False,
 ) -> None:
     """Show every metric of a run with its latest value, from the files that it wrote."""
     from akka_otel_callbacks.cli.show import show
 
-    show(path, every_session=every_session)
+    show(path, every_run=every_run)
 
 
 @app.command("doctor")

@@ -15,18 +15,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
-from akka_otel_callbacks.cli.story import story
-from akka_otel_callbacks.cli.table import summary
+from akka_otel_callbacks.cli.view import view
 from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.reading import Reader, files
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -140,11 +139,7 @@ def _say_where(target: Target, console: Console) -> None:
         return
     if not target.path.exists():
         raise stop(f"Nothing was written to {target.path}; the warnings above say why.", code=1)
-    recording = figures.read(target.path)
-    console.print(summary(recording))
-    for session in recording.sessions[-1:]:
-        console.print(Group(*story(target.path.parent, session.resource)), end="")
-    if others := figures.other_processes(target.path):
-        console.print(f"The run's workers wrote {len(others)} more files, such as {others[0].name}", soft_wrap=True)
+    *_, run = Reader(files(target.path.parent)).read()
+    console.print(view(run, console.width))
     console.print(f"The files lie in {target.path.parent}", soft_wrap=True)
     console.print(f"To look again: akka-otel show {shlex.quote(str(target.path.parent))}", soft_wrap=True)

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from akka_otel_callbacks.cli import log_records, spans
 from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.cli.table import count_of, figure, short
-from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading import Run
+from akka_otel_callbacks.reading.log_records import LogRecord
+from akka_otel_callbacks.reading.spans import Branch
 
 NEWEST = 10
 """Log records that are shown."""
 
 
-def story(folder: Path, resource: Mapping[str, str]) -> Iterator[RenderableType]:
-    """Of the run that a resource names; nothing where its folder has neither spans nor records.
-
-    Args:
-        folder: where its files are.
-        resource: of its metrics.
-    """
-    identity = (names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name)
-    run = {name: resource[name] for name in identity if name in resource}
-    for trace_id, root in spans.read(folder, run).items():
+def story(run: Run) -> Iterator[RenderableType]:
+    """Nothing where it has neither spans nor records."""
+    for trace_id, root in run.traces.items():
         yield Text(f"trace {printable(trace_id)}", style="bold")
         yield Padding(_spans(root), (0, 0, 1, 0))
-    if records := log_records.read(folder, run):
-        shown = records[-NEWEST:]
-        left = f", the newest {NEWEST} of them" if len(records) > NEWEST else ""
-        yield Text(f"{count_of(len(records), 'warning or error', 'warnings and errors')}{left}", style="bold")
+    if run.records:
+        shown = run.records[-NEWEST:]
+        left = f", the newest {NEWEST} of them" if len(run.records) > NEWEST else ""
+        yield Text(f"{count_of(len(run.records), 'warning or error', 'warnings and errors')}{left}", style="bold")
         yield Padding(_records(shown), (0, 0, 1, 0))
 
 
-def _spans(root: spans.Branch) -> Table:
+def _spans(root: Branch) -> Table:
     table = _table()
     for head, right in (("span", False), ("count", True), ("mean s", True), ("longest s", True), ("", False)):
         table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
@@ -51,7 +44,7 @@ def _spans(root: spans.Branch) -> Table:
     return table
 
 
-def _records(records: list[log_records.LogRecord]) -> Table:
+def _records(records: Sequence[LogRecord]) -> Table:
     table = _table()
     for head in ("UTC", "severity", "log record"):
         table.add_column(head, overflow="fold")

@@ -1,49 +1,38 @@
-"""Shows a recording to a person: one line per series, with its latest value, its unit and its course."""
+"""Shows what a process exported to a person: one line per series, with its latest value, its unit and its course."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from akka_otel_callbacks.cli.figures import Recording, Series, Session
 from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE
+from akka_otel_callbacks.reading import Series, Session
 
 BARS = "▁▂▃▄▅▆▇█"
 COURSE_WIDTH = 16
-NUMBERS = ("latest", "count", "mean", "≈ p50", "≈ p90")
+WIDE = 104
+"""Columns of a terminal that has room for everything beside the longest of our names."""
+NUMBERS = ("latest", "first", "least", "most", "count", "mean", "≈ p50", "≈ p90")
 UNITS = {"1": "ratio", "By": "bytes", "Cel": "°C"}
-TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 
 
-def summary(recording: Recording, *, every_session: bool = False) -> RenderableType:
-    """The newest session's series, or those of all sessions, and what could not be shown."""
-    shown = recording.sessions if every_session else recording.sessions[-1:]
-    parts = [part for session in shown for part in _session(session)]
-    hidden = len(recording.sessions) - len(shown)
-    if hidden:
-        parts.append(Text(f"{count_of(hidden, 'earlier session')} in this file: --all shows them too.", style="dim"))
-    if recording.unreadable:
-        lines = f"{recording.unreadable} of {count_of(recording.lines, 'line')}"
-        parts.append(Text(f"{lines} could not be read (torn by a crash?) and {_were(recording.unreadable)} left out."))
-    return Group(*parts)
-
-
-def _session(session: Session) -> Iterator[RenderableType]:
+def tables(session: Session, width: int) -> Iterator[RenderableType]:
+    """The series of what one process exported, for a terminal of that many columns."""
     series = session.sorted_series()
-    yield Text(
-        " · ".join([*map(printable, _title(session.resource)), count_of(session.exports, "export")]), style="bold"
-    )
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
+    wide = width >= WIDE
     if scalars:
-        yield _table(("metric", "latest", "unit", "over time"), map(_scalar_row, scalars), scalars, session)
+        heads = ("metric", "latest", "unit", *(("first", "least", "most") if wide else ()), "over time")
+        yield _table(heads, [_scalar_row(one, wide) for one in scalars], scalars, session)
     if histograms:
         heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
         yield _table(heads, map(_histogram_row, histograms), histograms, session)
@@ -52,39 +41,40 @@ def _session(session: Session) -> Iterator[RenderableType]:
         notes.append(f"Names are shown without their prefix {names.PREFIX}")
     if not all(map(session.is_current, series)):
         notes.append("Dim: not part of the newest export, the last value it had.")
+    if scalars and not wide:
+        notes.append(f"A terminal of {WIDE} columns also shows the first, least and most of each course.")
     yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
 
 
-def _title(resource: Mapping[str, str]) -> Iterator[str]:
-    """Which run it is, or which service. Most runs have one attempt only, which needs no number."""
-    yield resource.get(names.ATTR_RUN_ID.name) or resource.get(names.ATTR_SERVICE_NAME.name) or "unnamed run"
-    attempt = resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
-    if attempt != "1":
-        yield f"attempt {attempt}"
-    for attribute in TITLE:
-        if value := resource.get(attribute.name):
-            yield value.rpartition("/")[2]
-
-
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
-    """One row per series; a metric that has attributes is named once, above its series."""
+    """One row per series; a metric that has attributes is named once, above its series. Somebody else's by one of our
+    names says whose it is."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
         right = head in NUMBERS
         table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    named = ""
+    ours, named = {one.name for one in series if one.key.scope == SCOPE}, ""
     for one, row in zip(series, rows, strict=True):
         if one.labels and one.name != named:
             table.add_row(short(one.name))
         named = one.name
         first = f"  {_labels(one)}" if one.labels else short(one.name)
+        if one.name in ours and one.key.scope != SCOPE:
+            first += f" ({printable(one.key.scope)})"
         table.add_row(first, *row, style=None if session.is_current(one) else "dim")
     return table
 
 
-def _scalar_row(series: Series) -> tuple[str, ...]:
-    course = "" if series.total else sparkline(series.values)
-    return figure(series.values[-1]), unit(series.unit), course
+def _scalar_row(series: Series, wide: bool) -> tuple[str, ...]:
+    """A counter's course says nothing beside its latest value."""
+    values = () if series.total else series.values
+    course = sparkline(values)
+    row = figure(series.values[-1]), unit(series.unit)
+    if not wide:
+        return (*row, course)
+    finite = [value for value in values if math.isfinite(value)]
+    ends = (values[0], min(finite), max(finite)) if len(values) > 1 and finite else ()
+    return (*row, *(map(figure, ends) if ends else ("", "", "")), course)
 
 
 def _histogram_row(series: Series) -> tuple[str, ...]:
@@ -125,7 +115,9 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
 
 
 def _labels(series: Series) -> str:
-    return printable(", ".join(short(value) for _, value in series.labels))
+    """Ours by their values, which say enough."""
+    ours = series.name.startswith(names.PREFIX)
+    return printable(", ".join(short(value) if ours else f"{key}={short(value)}" for key, value in series.labels))
 
 
 def short(name: str) -> str:
@@ -136,7 +128,3 @@ def short(name: str) -> str:
 def count_of(number: int, thing: str, things: str = "") -> str:
     """How many there are, in words."""
     return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"

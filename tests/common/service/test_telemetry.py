@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.cli.figures import read
 from akka_otel_callbacks.common.service.occupancy import METRICS
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Kind
+from akka_otel_callbacks.reading import Reader
 from akka_otel_callbacks.service import (
     Claim,
     ClaimState,
@@ -522,8 +522,8 @@ def test_several_exporters_have_everything_each(
     assert sum(point.value or 0 for point in sink.series(names.GPU_TIME)) == 7.5
     stages = [point.histogram for point in sink.series(names.PIPELINE_STAGE_DURATION) if point.histogram]
     assert (sum(one.count for one in stages), sum(one.sum or 0 for one in stages)) == (3, 7.5)
-    (session,) = read(tmp_path / "metrics.jsonl").sessions
-    written = {series.name: series for series in session.sorted_series()}
+    (run,) = Reader([tmp_path / "metrics.jsonl"]).read()
+    written = {series.name: series for series in run.session.sorted_series()}
     assert written[names.GPU_TIME.name].values[-1] == 7.5
     whole = written[names.PIPELINE_STAGE_DURATION.name].histogram
     assert whole is not None

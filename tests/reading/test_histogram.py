@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.cli.fields import Malformed
-from akka_otel_callbacks.cli.histogram import Histogram, explicit, exponential
-from tests.cli.recordings import session
+from akka_otel_callbacks.reading.fields import Malformed
+from akka_otel_callbacks.reading.histogram import Histogram, explicit, exponential
+from tests.support.recordings import session
 
 BOUNDS = [0.0, 0.1, 0.5, 1.0, 2.0, 5.0]
 VALUES = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=60)

@@ -7,9 +7,12 @@ does not have the field's type raises `Malformed`.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+MALFORMED = (ValueError, TypeError, RecursionError)
+"""What a line that is no OTLP document raises while it is read."""
 INT32 = range(-(2**31), 2**31)
 UINT64 = range(2**64)
 INTEGER = re.compile(r"-?[0-9]{1,20}")
@@ -20,23 +23,26 @@ class Malformed(ValueError):
 
 
 def mappings(holder: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
-    return (_typed(item, dict, name) for item in _list(holder, name))
+    items = _list(holder, name)
+    if any(type(item) is not dict for item in items):
+        raise Malformed(f"{name} has what is no dict")
+    return iter(items)
 
 
 def mapping(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = holder.get(name)
-    return {} if value is None else _typed(value, dict, name)
+    return value if type(value) is dict else {} if value is None else _typed(value, dict, name)
 
 
 def text(holder: Mapping[str, Any], name: str) -> str:
     value = holder.get(name)
-    return "" if value is None else _typed(value, str, name)
+    return value if type(value) is str else "" if value is None else _typed(value, str, name)
 
 
 def real(holder: Mapping[str, Any], name: str) -> float | None:
     """A double, None where there is none. NaN and the infinities are written as text."""
     value = holder.get(name)
-    return None if value is None else _real(value, name)
+    return value if value is None or type(value) is float else _real(value, name)
 
 
 def reals(holder: Mapping[str, Any], name: str) -> list[float]:
@@ -49,8 +55,15 @@ def whole(holder: Mapping[str, Any], name: str, within: range = UINT64) -> int:
     return 0 if value is None else _whole(value, name, within)
 
 
-def wholes(holder: Mapping[str, Any], name: str) -> list[int]:
-    return [_whole(item, name, UINT64) for item in _list(holder, name)]
+def counts(holder: Mapping[str, Any], name: str) -> array[int]:
+    """Unsigned integers of 64 bits."""
+    items = _list(holder, name)
+    try:
+        if "".join(items).isdecimal():  # all in quotes, as almost every producer writes them: in one go
+            return array("Q", map(int, items))
+    except (TypeError, ValueError, OverflowError):
+        pass  # one of them is something else, which may be right
+    return array("Q", [_whole(item, name, UINT64) for item in items])
 
 
 def _list(holder: Mapping[str, Any], name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Reading embedded files: whole ones, torn ones, and what is no telemetry at all."""
+"""Reading files of metrics: whole ones, torn ones, and what is no telemetry at all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.cli import figures
 from akka_otel_callbacks.common.vocabulary import names
-from tests.cli.recordings import session
+from akka_otel_callbacks.reading import Reader, Series, Session
+from tests.support.recordings import session
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -39,6 +39,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.jsonl"
 
 
+class Recording:
+    """What a reader finds in a file."""
+
+    def __init__(self, path: Path) -> None:
+        reader = Reader([path])
+        self.sessions = [session for run in reader.read() for session in run.sessions]
+        (source,) = reader.sources.values()
+        self.lines, self.unreadable = source.read_lines + source.unreadable, source.unreadable
+
+
+def one(session: Session, name: str) -> Series:
+    (series,) = session.of(name)
+    return series
+
+
 def _write_steps(path: Path, values: list[float], run_id: str = "run-1") -> None:
     with session(path, run_id) as recording:
         gauge = recording.meter.create_gauge("gauge", "s")
@@ -52,11 +67,11 @@ def _write_steps(path: Path, values: list[float], run_id: str = "run-1") -> None
 
 def test_series_keep_their_values_in_order(path: Path) -> None:
     _write_steps(path, [1.0, 2.5, 0.5])
-    recording = figures.read(path)
+    recording = Recording(path)
     (only,) = recording.sessions
     assert (recording.lines, recording.unreadable, only.exports) == (3, 0, 3)
     shown = {
-        (series.name, series.labels): (series.values, series.unit, series.total) for series in only.sorted_series()
+        (series.name, series.labels): ([*series.values], series.unit, series.total) for series in only.sorted_series()
     }
     assert shown == {
         ("counter", ()): ([1, 2, 3], "{step}", True),
@@ -73,7 +88,7 @@ def test_a_series_that_ended_is_not_current(path: Path) -> None:
         recording.export()
         alive.clear()
         recording.export()
-    (only,) = figures.read(path).sessions
+    (only,) = Recording(path).sessions
     assert {s.name: only.is_current(s) for s in only.sorted_series()} == {"ends": False, "stays": True}
 
 
@@ -89,17 +104,17 @@ def test_a_torn_last_line_costs_that_line_only(path: Path) -> None:
     lines = whole.splitlines(keepends=True)
     for cut in (1, len(lines[1]) // 2, len(lines[1]) - 2):
         path.write_bytes(lines[0] + lines[1][:cut])
-        recording = figures.read(path)
+        recording = Recording(path)
         assert (recording.lines, recording.unreadable) == (2, 1)
         assert recording.sessions[0].exports == 1
     path.write_bytes(whole.rstrip(b"\n"))  # only the newline is missing: nothing is lost
-    assert figures.read(path).unreadable == 0
+    assert Recording(path).unreadable == 0
 
 
 def test_bytes_that_are_no_text_cost_their_line_only(path: Path) -> None:
     _write_steps(path, [1.0])
     path.write_bytes(b"\xff\xfe\x00{\n\n" + path.read_bytes() + b"\x00" * 64 + b"\n" + b"[" * 100_000 + b"\n")
-    recording = figures.read(path)
+    recording = Recording(path)
     assert (recording.lines, recording.unreadable, len(recording.sessions)) == (4, 3, 1)
 
 
@@ -111,7 +126,7 @@ def test_sessions_are_told_apart_and_the_newest_comes_last(path: Path) -> None:
             recording.export()
         second.meter.create_gauge("late").set(1)
         second.export()
-    sessions = figures.read(path).sessions
+    sessions = Recording(path).sessions
     runs = [(next(iter(s.resource.values())), s.exports) for s in sessions]
     assert runs == [("first", 2), ("second", 3)]
 
@@ -121,9 +136,9 @@ def test_attempts_of_one_run_are_kept_apart(path: Path) -> None:
         with session(path, **{names.ATTR_RUN_ATTEMPT.name: attempt}) as recording:
             recording.meter.create_counter("counter").add(10 * attempt)
             recording.export()
-    sessions = figures.read(path).sessions
+    sessions = Recording(path).sessions
     assert [s.resource[names.ATTR_RUN_ATTEMPT.name] for s in sessions] == ["1", "2"]
-    assert [s.series["counter", ()].values for s in sessions] == [[10], [20]]
+    assert [[*one(s, "counter").values] for s in sessions] == [[10], [20]]
 
 
 def test_a_training_that_counts_anew_under_the_same_identity_is_a_session_of_its_own(path: Path) -> None:
@@ -138,10 +153,10 @@ def test_a_training_that_counts_anew_under_the_same_identity_is_a_session_of_its
         alone.meter.create_counter("counter").add(1)
         alone.meter.create_gauge(names.SFT_EVAL_LOSS.name).set(1)
         alone.export()
-    sessions = figures.read(path).sessions
-    assert [s.series[names.SFT_STEP_COUNT.name, ()].values for s in sessions] == [[1, 2], [1, 2, 3]]
-    assert [s.series[names.SFT_STEP_LOSS.name, ()].values for s in sessions] == [[2, 2.1], [3, 3.1, 3.2]]
-    assert (names.SFT_EVAL_LOSS.name, ()) in sessions[-1].series
+    sessions = Recording(path).sessions
+    assert [[*one(s, names.SFT_STEP_COUNT.name).values] for s in sessions] == [[1, 2], [1, 2, 3]]
+    assert [[*one(s, names.SFT_STEP_LOSS.name).values] for s in sessions] == [[2, 2.1], [3, 3.1, 3.2]]
+    assert sessions[-1].of(names.SFT_EVAL_LOSS)
 
 
 def _document(*metrics: dict) -> str:
@@ -154,9 +169,9 @@ def _gauge(*points: tuple[int, float], flags: int = 0) -> dict:
 
 
 def _values(path: Path) -> list[float]:
-    (only,) = figures.read(path).sessions
+    (only,) = Recording(path).sessions
     (series,) = only.sorted_series()
-    return series.values
+    return [*series.values]
 
 
 @given(st.permutations(range(1, 13)), st.lists(st.integers(0, 11), max_size=3))
@@ -183,8 +198,8 @@ def test_the_figure_that_holds_now_is_no_step(path: Path) -> None:
 def test_a_figure_that_the_latest_step_lacks_has_ended(path: Path) -> None:
     with_kl, without = {**_gauge((1, 0.5), (2, 0.5)), "name": "kl"}, {**_gauge((1, 7), (3, 8), (9, 8)), "name": "loss"}
     path.write_text(_document(with_kl, without))
-    (only,) = figures.read(path).sessions
-    shown = {series.name: (series.values, only.is_current(series)) for series in only.sorted_series()}
+    (only,) = Recording(path).sessions
+    shown = {series.name: ([*series.values], only.is_current(series)) for series in only.sorted_series()}
     assert shown == {"kl": ([0.5, 0.5], False), "loss": ([7, 8], True)}
 
 
@@ -209,11 +224,11 @@ def test_a_point_without_a_recorded_value_ends_its_series_and_leaves_its_value(p
         _document(_gauge((1, 0.5)), counter, histograms[0], other)
         + _document(_gauge((2, 0), flags=1), ended, histograms[1], gone)
     )
-    (only,) = figures.read(path).sessions
+    (only,) = Recording(path).sessions
     assert only.exports == 2
     shown = {series.name: series for series in only.sorted_series()}
     assert not any(map(only.is_current, shown.values()))
-    assert (shown["g"].values, shown["c"].values) == ([0.5], [5])
+    assert ([*shown["g"].values], [*shown["c"].values]) == ([0.5], [5])
     counts = [series.histogram.count for name in "hx" if (series := shown[name]).histogram is not None]
     assert counts == [2, 4]
 
@@ -226,23 +241,23 @@ def test_histograms_keep_their_newest_point(path: Path) -> None:
         for name in ("explicit", "exponential"):
             recording.meter.create_histogram(name, "s").record(8)
         recording.export()
-    (only,) = figures.read(path).sessions
+    (only,) = Recording(path).sessions
     for series in only.sorted_series():
         assert series.histogram is not None
         assert (series.histogram.count, series.histogram.mean) == (2, 6)
-        assert series.values == []
+        assert not series.values
 
 
 def test_an_empty_file_is_an_empty_recording(path: Path) -> None:
     path.touch()
-    recording = figures.read(path)
+    recording = Recording(path)
     assert (recording.sessions, recording.lines, recording.unreadable) == ([], 0, 0)
 
 
 def test_values_that_json_has_no_number_for(path: Path) -> None:
     point = {"name": "g", "gauge": {"dataPoints": [{"asDouble": "NaN"}, {"flags": 1}]}}
     path.write_text(json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [point]}]}]}))
-    (only,) = figures.read(path).sessions
+    (only,) = Recording(path).sessions
     (series,) = only.sorted_series()
     assert len(series.values) == 1  # a point without a value is none
     assert math.isnan(series.values[0])
@@ -256,10 +271,10 @@ def test_no_json_can_stop_the_reader(documents: list) -> None:
         _write_steps(path, [1.0])
         with path.open("a") as file:
             file.writelines(json.dumps(document) + "\n" for document in documents)
-        recording = figures.read(path)
+        recording = Recording(path)
     assert recording.lines == len(documents) + 1
     assert recording.unreadable <= len(documents)
-    assert any(("gauge", (("term", "a"),)) in s.series for s in recording.sessions)
+    assert any(series.labels == (("term", "a"),) for s in recording.sessions for series in s.of("gauge"))
 
 
 @settings(deadline=None)
@@ -268,6 +283,6 @@ def test_no_bytes_can_stop_the_reader(junk: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "metrics.jsonl"
         path.write_bytes(junk)
-        recording = figures.read(path)
+        recording = Recording(path)
     assert recording.unreadable == recording.lines
     assert recording.sessions == []

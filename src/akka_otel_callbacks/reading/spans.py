@@ -1,15 +1,15 @@
-"""Reads a run's `traces*.jsonl`: its spans by name, as a tree."""
+"""The spans of a run by name, as a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from akka_otel_callbacks.cli import fields
-from akka_otel_callbacks.cli.lines import MALFORMED, Labels, entries, labels
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading import fields
+from akka_otel_callbacks.reading.attributes import labels
+from akka_otel_callbacks.reading.fields import MALFORMED
 
 FAILED = 2
 """OTLP's code of an error."""
@@ -29,7 +29,7 @@ class Branch:
     unfinished: int = 0
     under: dict[str, Branch] = field(default_factory=dict)
 
-    def add(self, span: _Span) -> None:
+    def add(self, span: Span) -> None:
         self.count += 1
         self.total_s += span.seconds
         self.longest_s = max(self.longest_s, span.seconds)
@@ -44,53 +44,71 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class Span:
+    """Times are in Unix nanoseconds. `error_type` is the class of the exception that ended it, empty where there is
+    none."""
+
+    trace_id: str
     span_id: str
     parent_id: str
     name: str
     start: int
-    seconds: float
+    end: int
     failed: bool
     unfinished: bool
+    error_type: str = ""
+    pause_policy: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return max(self.end - self.start, 0) / 1e9
 
 
-def read(folder: Path, run: Mapping[str, str]) -> dict[str, Branch]:
-    """The traces of a run by their ID; a branch without a name has all of one.
+class Traces:
+    """The spans of one run. `jobs` are those of whole trainings."""
 
-    Args:
-        folder: where the run's files are.
-        run: attributes that the resource of its spans has.
-    """
-    by_trace: dict[str, list[_Span]] = {}
-    for resource, spans in entries(folder, "traces"):
-        if run.items() <= dict(resource).items():
-            for span in spans:
-                try:
-                    by_trace.setdefault(fields.text(span, "traceId"), []).append(_span(span))
-                except MALFORMED:
-                    continue
-    return {trace_id: _tree(spans) for trace_id, spans in by_trace.items()}
+    def __init__(self) -> None:
+        self._by_trace: dict[str, list[Span]] = {}
+        self.jobs: list[Span] = []
+
+    def add(self, spans: Iterable[Mapping[str, Any]]) -> None:
+        """Adds those of a document. What is no span is left out."""
+        for item in spans:
+            try:
+                span = _span(item)
+            except MALFORMED:
+                continue
+            self._by_trace.setdefault(span.trace_id, []).append(span)
+            if span.name == names.SPAN_JOB.name:
+                self.jobs.append(span)
+
+    def trees(self) -> dict[str, Branch]:
+        """The spans of each trace by its ID; a branch without a name has all of one."""
+        return {trace_id: _tree(spans) for trace_id, spans in self._by_trace.items()}
 
 
-def _span(span: Mapping[str, Any]) -> _Span:
+def _span(span: Mapping[str, Any]) -> Span:
     start, end = fields.whole(span, "startTimeUnixNano"), fields.whole(span, "endTimeUnixNano")
-    attributes: Labels = labels(span)
-    return _Span(
+    attributes = dict(labels(span))
+    return Span(
+        fields.text(span, "traceId"),
         fields.text(span, "spanId"),
         fields.text(span, "parentSpanId"),
         fields.text(span, "name"),
         start,
-        max(end - start, 0) / 1e9,
+        end,
         fields.whole(fields.mapping(span, "status"), "code") == FAILED,
-        (names.ATTR_SPAN_UNFINISHED.name, "True") in attributes,
+        attributes.get(names.ATTR_SPAN_UNFINISHED.name) == "True",
+        attributes.get(names.ATTR_ERROR_TYPE.name, ""),
+        attributes.get(names.ATTR_PAUSE_POLICY.name, ""),
     )
 
 
-def _tree(spans: list[_Span]) -> Branch:
+def _tree(spans: list[Span]) -> Branch:
     """From those whose parent is elsewhere, downwards. What stands under itself, in a file of whoever's, is left
     out."""
     root, known = Branch(""), {span.span_id for span in spans}
-    children: dict[str, list[_Span]] = {}
+    children: dict[str, list[Span]] = {}
     for span in sorted(spans, key=lambda span: span.start):
         children.setdefault(span.parent_id if span.parent_id in known else "", []).append(span)
     todo = [(root, 0, span) for span in reversed(children.pop("", []))]

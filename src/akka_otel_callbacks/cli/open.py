@@ -1,0 +1,106 @@
+"""Opens what a user names: the runs behind a path, or the reason why there is none."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from akka_otel_callbacks.cli.output import printable, stderr, stop
+from akka_otel_callbacks.cli.table import count_of
+from akka_otel_callbacks.reading import Reader, Run, Source, files, runs
+
+LONG_BYTES = 2**24
+"""A file that is longer takes a moment to read."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """The runs of a path, the newest last, and what is to be said of its files.
+
+    Attributes:
+        place: the file or the folder that was read, which is another than the user named where that holds several.
+        reader: reads on.
+    """
+
+    place: Path
+    reader: Reader
+    runs: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def open_runs(path: Path, *, growing: bool = False) -> Opened:
+    """Reads a file, a run's folder, or the newest run of a folder of runs.
+
+    Args:
+        growing: whether it may still be written, and may hold nothing yet.
+
+    Raises:
+        Exit: it cannot be read, or holds no telemetry.
+    """
+    opened = Opened(path, Reader())
+    try:
+        found = files(path)
+        if not found and (below := runs(path)):
+            opened.place, found = below[-1], files(below[-1])
+            if len(below) > 1:
+                opened.notes.append(f"{_shown(path)} holds {len(below)} runs. This is the newest, {below[-1].name}.")
+    except OSError as error:
+        raise stop(f"{path} cannot be read: {error.strerror}.", code=2) from error
+    if not found:
+        raise stop(f"{path} holds no telemetry: no metrics.jsonl, traces.jsonl or logs.jsonl.", code=2)
+    opened.reader.add(found)
+    opened.runs = read(opened.reader, growing=growing)
+    opened.notes += _notes(opened.reader.sources.values(), path)
+    return opened
+
+
+def read(reader: Reader, *, growing: bool = False) -> list[Run]:
+    """Reads what is new, with a bar on a terminal where that takes a moment."""
+    total = sum(_size(path) for path in reader.sources)
+    console = stderr()
+    columns = TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    hidden = total < LONG_BYTES or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("reading", total=total)
+        return reader.read(lambda more: bar.advance(task, more), growing=growing)
+
+
+def _notes(sources: Iterable[Source], path: Path) -> list[str]:
+    """What could not be read of the files. Where nothing could, that ends the command."""
+    sources = [*sources]
+    failed = [source for source in sources if source.error is not None]
+    if len(failed) == len(sources):
+        error = failed[0].error
+        raise stop(f"{failed[0].path} cannot be read: {error.strerror if error else ''}.", code=2)
+    foreign = [source for source in sources if source.unreadable and not source.read_lines]
+    if len(foreign) + len(failed) == len(sources):
+        lines = count_of(foreign[0].unreadable, "line")
+        raise stop(f"{foreign[0].path}: none of its {lines} is an OTLP/JSON export.", code=1)
+    notes = [f"{_shown(one.path)} cannot be read: {one.error.strerror}." for one in failed if one.error]
+    notes += [f"{_shown(one.path)} is no OTLP/JSON, and is left out." for one in foreign]
+    for one in sources:
+        if one.unreadable and one.read_lines:
+            lines = f"{one.unreadable} of {count_of(one.unreadable + one.read_lines, 'line')} of {one.path.name}"
+            were = "was" if one.unreadable == 1 else "were"
+            notes.append(f"{printable(lines)} could not be read (torn by a crash?) and {were} left out.")
+    return notes
+
+
+def quoted(path: Path) -> str:
+    """The path as a shell takes it."""
+    return printable(shlex.quote(str(path)), longest=len(str(path)) + 2)
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path), longest=len(str(path)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

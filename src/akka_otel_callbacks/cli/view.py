@@ -1,0 +1,101 @@
+"""A run as a person sees it: who it is and how it ended, its figures, its spans and its warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from akka_otel_callbacks.cli.output import printable
+from akka_otel_callbacks.cli.story import story
+from akka_otel_callbacks.cli.table import count_of, figure, tables
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from akka_otel_callbacks.reading import Run, Session
+
+TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
+SETTINGS = (
+    names.ATTR_RUN_LEARNING_RATE,
+    names.ATTR_RUN_GROUP_SIZE,
+    names.ATTR_RUN_LORA_RANK,
+    names.ATTR_RUN_SETTINGS_SHA,
+)
+PROCESS = (names.ATTR_SERVICE_NAME, names.ATTR_SERVICE_INSTANCE_ID)
+PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def view(run: Run, width: int) -> RenderableType:
+    """Everything that is known of it, for a terminal of that many columns. The further processes of a training are
+    named; where nothing else is there, they are shown."""
+    parts: list[RenderableType] = [*_header(run)]
+    for session in [run.session] if run.session else run.others:
+        parts += tables(session, width)
+    parts += story(run)
+    return Group(*parts)
+
+
+def _header(run: Run) -> Iterator[Text]:
+    yield Text(" · ".join(map(printable, _title(run))), style="bold")
+    yield Text(" · ".join(_course(run)))
+    if settings := [f"{_last(setting)} {printable(run.resource[setting.name])}" for setting in _said(run)]:
+        yield Text(" · ".join(settings))
+    if run.others and run.session:
+        processes = ", ".join(_process(session) for session in run.others)
+        yield Text(f"{count_of(len(run.others), 'more process', 'more processes')}: {processes}")
+
+
+def _title(run: Run) -> Iterator[str]:
+    """Most runs have one attempt only, which needs no number."""
+    yield run.name
+    attempt = run.resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
+    if attempt != "1":
+        yield f"attempt {attempt}"
+    for attribute in TITLE:
+        if value := run.resource.get(attribute.name):
+            yield value.rpartition("/")[2]
+
+
+def _course(run: Run) -> Iterator[str]:
+    """How it went, from its end to its beginning."""
+    yield printable(str(run.ending))
+    if run.step is not None:
+        yield f"step {run.step}" + (f" of {run.planned}" if run.planned else "")
+    if run.start_ns:
+        yield duration((run.newest_ns - run.start_ns) / 1e9)
+        yield f"began {when(run.start_ns)} UTC"
+    if run.session:
+        yield count_of(run.session.exports, "export")
+
+
+def _said(run: Run) -> Iterator[Attribute]:
+    return (setting for setting in SETTINGS if setting.name in run.resource)
+
+
+def _last(attribute: Attribute) -> str:
+    return attribute.name.rpartition(".")[2]
+
+
+def _process(session: Session) -> str:
+    resource: Mapping[str, str] = session.resource
+    return printable(next((resource[name.name] for name in reversed(PROCESS) if name.name in resource), "unnamed"))
+
+
+def duration(seconds: float) -> str:
+    """As a person says it: `3.2 s`, `12 min 4 s`, `2 d 3 h`."""
+    if seconds < 60:
+        return f"{figure(max(seconds, 0.0))} s"
+    for size, unit in PERIODS:
+        if seconds >= size:
+            smaller = {"d": (3600, "h"), "h": (60, "min"), "min": (1, "s")}[unit]
+            return f"{seconds // size:.0f} {unit} {seconds % size // smaller[0]:.0f} {smaller[1]}"
+    raise AssertionError
+
+
+def when(time_ns: int) -> str:
+    """To the second; a dash for a time that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return "–"

@@ -1,0 +1,47 @@
+"""The warnings and errors among a run's log records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading import fields
+from akka_otel_callbacks.reading.attributes import labels
+from akka_otel_callbacks.reading.fields import MALFORMED
+
+WARNING = 13
+"""OTLP's number of the least severity that is shown."""
+
+
+class LogRecord(NamedTuple):
+    """Of `event` the name, and of an error the class; both are empty where the record has none."""
+
+    time_ns: int
+    severity: str
+    body: str
+    event: str = ""
+    error_type: str = ""
+
+    @property
+    def when(self) -> str:
+        """In UTC, to the second; empty for a time that no calendar has."""
+        try:
+            return f"{datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
+        except (ValueError, OverflowError, OSError):
+            return ""
+
+
+def warnings(records: Iterable[Mapping[str, Any]]) -> Iterator[LogRecord]:
+    """The warnings and errors of a document. What is no record is left out."""
+    for record in records:
+        try:
+            if fields.whole(record, "severityNumber") >= WARNING:
+                body = fields.text(fields.mapping(record, "body"), "stringValue")
+                time_ns = fields.whole(record, "timeUnixNano")
+                error_type = dict(labels(record)).get(names.ATTR_ERROR_TYPE.name, "")
+                event = fields.text(record, "eventName")
+                yield LogRecord(time_ns, fields.text(record, "severityText"), body, event, error_type)
+        except MALFORMED:
+            continue

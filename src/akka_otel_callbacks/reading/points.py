@@ -1,0 +1,146 @@
+"""One OTLP document of metrics, taken apart: the points of each series. A file has a million of them, so that the loop
+over the points does for each only what must be done for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from akka_otel_callbacks.reading import fields
+from akka_otel_callbacks.reading.attributes import Labels, labels
+from akka_otel_callbacks.reading.histogram import Histogram, explicit, exponential, summary
+
+GAUGE, SUM = "gauge", "sum"
+HISTOGRAMS: Mapping[str, Callable[[Mapping[str, Any]], Histogram]] = {
+    "histogram": explicit,
+    "exponentialHistogram": exponential,
+    "summary": summary,
+}
+KINDS = (GAUGE, SUM, *HISTOGRAMS)
+DELTA = 1
+"""OTLP's number of a temporality."""
+NO_RECORDED_VALUE = 1
+"""The flag of a point that only says that its series has ended."""
+
+
+class Key(NamedTuple):
+    """What makes a series: a name that two scopes or kinds share has one for each."""
+
+    name: str
+    labels: Labels
+    scope: str
+    kind: str
+
+
+@dataclass(slots=True)
+class Points:
+    """What one document has of one series.
+
+    Attributes:
+        delta: whether each point only counts what came since the one before it.
+        start: the newest time since when one of them counts.
+        times: in Unix nanoseconds, 0 where a point does not say it.
+        values: as many; of a histogram there are `histograms` instead.
+    """
+
+    unit: str
+    delta: bool
+    start: int = 0
+    times: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Export:
+    """What one document has of one resource. `oldest` and `newest` are the earliest and the latest time in it, in Unix
+    nanoseconds; 0 where it says none."""
+
+    resource: Labels
+    series: dict[Key, Points]
+    oldest: int = 0
+    newest: int = 0
+
+
+class Documents:
+    """Takes documents of metrics apart. It knows the series of the documents before, since most come again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], list[tuple[Any, Key]]] = {}
+
+    def exports(self, document: Mapping[str, Any]) -> list[Export]:
+        """What each resource of a `{"resourceMetrics": …}` document has.
+
+        Raises:
+            Malformed: it is none.
+        """
+        exports = []
+        for of_resource in fields.mappings(document, "resourceMetrics"):
+            export, times = Export(labels(fields.mapping(of_resource, "resource")), {}), _Times()
+            for of_scope in fields.mappings(of_resource, "scopeMetrics"):
+                scope = fields.text(fields.mapping(of_scope, "scope"), "name")
+                for metric in fields.mappings(of_scope, "metrics"):
+                    for kind in KINDS:
+                        if metric.get(kind) is not None:
+                            self._take(metric, scope, kind, export.series, times)
+            said = [time for time in times.values() if time]
+            export.oldest, export.newest = min(said, default=0), max(said, default=0)
+            exports.append(export)
+        return exports
+
+    def _take(self, metric: Mapping[str, Any], scope: str, kind: str, found: dict[Key, Points], times: _Times) -> None:
+        name, unit, data = fields.text(metric, "name"), fields.text(metric, "unit"), fields.mapping(metric, kind)
+        delta = kind != GAUGE and fields.whole(data, "aggregationTemporality") == DELTA
+        known = self._known.setdefault((name, scope, kind), [])
+        for position, points in enumerate(_by_series(list(fields.mappings(data, "dataPoints")))):
+            attributes = points[0].get("attributes")
+            if position >= len(known) or known[position][0] != attributes:
+                known[position : position + 1] = [(attributes, Key(name, labels(points[0]), scope, kind))]
+            key = known[position][1]
+            to = found.get(key) or Points(unit, delta)
+            _add(points, kind, to, times)
+            if to.times:
+                found[key] = to
+
+
+def _by_series(points: list[Any]) -> Iterator[list[Any]]:
+    """Those that follow each other with the same attributes, as all points of a series mostly do."""
+    if len(points) == 1:
+        yield points
+        return
+    attributes = [point.get("attributes") for point in points]
+    starts = [at for at, (one, next_one) in enumerate(pairwise(attributes), 1) if one != next_one]
+    for start, end in pairwise((0, *starts, len(points)) if points else ()):
+        yield points[start:end]
+
+
+def _add(points: list[Any], kind: str, to: Points, times: _Times) -> None:
+    if any("flags" in point for point in points):
+        points = [point for point in points if not fields.whole(point, "flags") & NO_RECORDED_VALUE]
+    if kind in HISTOGRAMS:
+        to.histograms += map(HISTOGRAMS[kind], points)
+    else:
+        numbers = [_number(point) for point in points]
+        if None in numbers:
+            points = [point for point, number in zip(points, numbers, strict=True) if number is not None]
+        to.values += [number for number in numbers if number is not None]
+    to.times += [times[point.get("timeUnixNano")] for point in points]
+    if kind != GAUGE:
+        to.start = max([to.start, *[times[point.get("startTimeUnixNano")] for point in points]])
+
+
+def _number(point: Mapping[str, Any]) -> float | None:
+    value = point.get("asDouble")
+    if type(value) is float:
+        return value
+    return fields.real(point, "asInt") if value is None else fields.real(point, "asDouble")
+
+
+class _Times(dict[Any, int]):
+    """Times by how they are written. A document has each many times, and converting one costs more than finding it."""
+
+    def __missing__(self, written: Any) -> int:
+        time = self[written] = fields.whole({"time": written}, "time")
+        return time
