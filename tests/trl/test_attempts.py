@@ -26,6 +26,20 @@ from tests.trl.trainings import online, sft
 ID, NUMBER, INSTANCE = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name, names.ATTR_SERVICE_INSTANCE_ID.name
 
 
+MODE, SOURCE = names.ATTR_CHECKPOINT_RESTORE_MODE.name, names.ATTR_CHECKPOINT_SOURCE_RUN_ID.name
+SOURCE_ATTEMPT, SOURCE_STEP = (
+    names.ATTR_CHECKPOINT_SOURCE_ATTEMPT.name,
+    names.ATTR_CHECKPOINT_SOURCE_ENGINE_STEP.name,
+)
+
+
+def origin(job: Any) -> dict[str, Any]:
+    """What a job's span says of the checkpoint that the job continues from."""
+    return {
+        name: job.attributes[name] for name in (MODE, SOURCE, SOURCE_ATTEMPT, SOURCE_STEP) if name in job.attributes
+    }
+
+
 class Published:
     """What a receiver was told, by training."""
 
@@ -172,6 +186,11 @@ def test_a_resumed_training_is_the_next_attempt(
     resumed(tiny_model, tmp_path, str(tmp_path / "checkpoint-2"), make=make, max_steps=3)
     run_id = published.attempts[0][0]
     assert published.attempts == [(run_id, 1), (run_id, 2), (run_id, 3)]
+    assert [origin(job) for job in published.jobs] == [
+        {},
+        {MODE: "resume", SOURCE: run_id, SOURCE_ATTEMPT: 1, SOURCE_STEP: 1},
+        {MODE: "resume", SOURCE: run_id, SOURCE_ATTEMPT: 2, SOURCE_STEP: 2},
+    ]
 
 
 def test_two_trainings_from_one_checkpoint_are_two_attempts(
@@ -191,6 +210,23 @@ def test_a_copied_checkpoint_in_a_new_process(tiny_model: str, tmp_path: Path, p
     in_another_process(tiny_model, tmp_path / "second", True)
     assert published.attempts == [(run_id, 1), (run_id, 2)]
     assert Attempt.read(copy) == Attempt(run_id, 2)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_run_of_another_name_that_begins_from_a_checkpoint_is_a_branch(
+    is_known: bool, tiny_model: str, tmp_path: Path, published: Published
+) -> None:
+    checkpoint = saved(tiny_model, tmp_path)
+    run_id = published.attempts[0][0]
+    if not is_known:  # as it was saved without this package
+        state = json.loads((checkpoint / "trainer_state.json").read_text())
+        del state["stateful_callbacks"][SAVED]
+        (checkpoint / "trainer_state.json").write_text(json.dumps(state))
+    child = f"child-{is_known}"
+    resumed(tiny_model, tmp_path, str(checkpoint), AkkaTelemetryCallback(run_id=child))
+    assert published.attempts[1] == (child, 1)
+    known = {MODE: "branch", SOURCE: run_id, SOURCE_ATTEMPT: 1} if is_known else {}
+    assert origin(published.jobs[1]) == {**known, SOURCE_STEP: 1}
 
 
 PROGRAM = """

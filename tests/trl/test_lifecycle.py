@@ -105,6 +105,7 @@ def test_evaluation_alone(tiny_model: str) -> None:
     assert names.SFT_STEP_COUNT.name not in run.sink.names()
     job, evaluation = by_name(run)[names.SPAN_JOB.name], by_name(run)[names.SPAN_EVAL.name]
     assert evaluation.parent_span_id == job.span_id
+    assert job.start_ns == evaluation.start_ns < evaluation.end_ns <= job.end_ns
 
 
 def test_evaluation_before_a_training(tiny_model: str) -> None:

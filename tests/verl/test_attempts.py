@@ -18,6 +18,9 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl.attempts import TRACKER, Keeper, latest, resumed, resumed_folder
 
 RL: dict[str, Any] = {"actor_rollout_ref": {}}
+MODE, SOURCE = names.ATTR_CHECKPOINT_RESTORE_MODE.name, names.ATTR_CHECKPOINT_SOURCE_RUN_ID.name
+SOURCE_ATTEMPT = names.ATTR_CHECKPOINT_SOURCE_ATTEMPT.name
+SOURCE_STEP = names.ATTR_CHECKPOINT_SOURCE_ENGINE_STEP.name
 
 
 def save(folder: Path, step: int) -> Path:
@@ -33,8 +36,10 @@ def config(folder: Any, base: dict[str, Any] = RL, **trainer: Any) -> dict[str, 
 
 
 @contextmanager
-def kept(settings: Any, attempt: Attempt) -> Iterator[Keeper]:
-    keeper = Keeper(settings, attempt, look_s=0.01)
+def kept(
+    settings: Any, attempt: Attempt, describe: Callable[[Any], object] = lambda attributes: None
+) -> Iterator[Keeper]:
+    keeper = Keeper(settings, attempt, look_s=0.01, describe=describe)
     keeper.start()
     try:
         yield keeper
@@ -74,15 +79,31 @@ def test_a_step_that_is_saved_over_has_the_name_of_who_saved_last(tmp_path: Path
 def test_a_resumed_training_takes_its_number_at_once(tmp_path: Path) -> None:
     """It may be killed before it saves: the one after it is still another attempt."""
     Attempt("run", 1).write(save(tmp_path, 5))
-    with kept(config(tmp_path), Attempt("run", 2)):
-        eventually(lambda: resumed(config(tmp_path)) == Attempt("run", 2))
+    for number in (2, 3):
+        told: list[Any] = []
+        with kept(config(tmp_path), Attempt("run", number), told.append):
+            eventually(lambda number=number: resumed(config(tmp_path)) == Attempt("run", number))
+        assert told == [{MODE: "resume", SOURCE: "run", SOURCE_ATTEMPT: 1, SOURCE_STEP: 5}]
 
 
 def test_a_run_of_another_name_leaves_the_checkpoint_that_it_began_from(tmp_path: Path) -> None:
     Attempt("run", 1).write(save(tmp_path, 5))
-    with kept(config(tmp_path), Attempt("mine", 1)):
+    told: list[Any] = []
+    with kept(config(tmp_path), Attempt("mine", 1), told.append):
         time.sleep(0.1)
     assert resumed(config(tmp_path)) == Attempt("run", 1)
+    assert told == [{MODE: "branch", SOURCE: "run", SOURCE_ATTEMPT: 1, SOURCE_STEP: 5}]
+
+
+def test_of_a_checkpoint_that_names_no_run_the_step_alone_is_known(tmp_path: Path) -> None:
+    told: list[Any] = []
+    with kept(config(tmp_path), Attempt("mine", 1), told.append):  # it begins anew
+        pass
+    assert told == []
+    save(tmp_path, 5)
+    with kept(config(tmp_path), Attempt("mine", 1), told.append):
+        pass
+    assert told == [{SOURCE_STEP: 5}]
 
 
 def test_where_verl_resumes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,7 @@ class Telemetry:
         writer: str = "",
         within: Mapping[str, str] | None = None,
         job: Mapping[str, str] | None = None,
+        start_ns: int | None = None,
         user_metrics: Callable[[], UserMetrics | None] = lambda: None,
     ) -> Telemetry:
         """Opens what the environment asks for, or uses the providers that are handed in. The global providers are
@@ -99,6 +100,7 @@ class Telemetry:
             within: where the job's span is another telemetry's, the `trace_context` of that one. The spans of this one
                 stand under it, or begin traces of their own where it is empty.
             job: the job's span as `tracing.plan.planned` planned it.
+            start_ns: when the job began, as Unix time, where it is told of later; now without it.
             user_metrics: gives the program's own metrics, which are exported with these; None while it has none. A
                 given meter provider has them itself.
         """
@@ -109,7 +111,7 @@ class Telemetry:
         for warning in selection.warnings:
             logger.warning("%s", warning)
         exporters.load_sdk()
-        telemetry._open_traces(selection, tracer_provider, environ, within, job or {})
+        telemetry._open_traces(selection, tracer_provider, environ, within, job or {}, start_ns)
         telemetry._open_metrics(selection, meter_provider, user_metrics)
         telemetry._open_logs(selection)
         telemetry._start_threads()
@@ -284,6 +286,7 @@ class Telemetry:
         environ: Mapping[str, str],
         within: Mapping[str, str] | None,
         job: Mapping[str, str],
+        start_ns: int | None,
     ) -> None:
         from opentelemetry.trace import NoOpTracerProvider
 
@@ -302,7 +305,7 @@ class Telemetry:
             provider = own
         tracer = (provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
         parent = parent_context(environ if within is None else within)
-        self.trace = Trace(tracer, parent, has_job=within is None)
+        self.trace = Trace(tracer, parent, has_job=within is None, start_ns=start_ns)
         if self.trace.has_job:
             self.detail = selection.detail
 

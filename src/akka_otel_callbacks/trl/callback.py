@@ -102,6 +102,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._begin(args, state)
+        if (training := self._session.training(state)) is not None:
+            training.restored()
 
     @guarded
     def on_step_begin(

@@ -46,14 +46,17 @@ def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, 
     evaluation was. It counts nothing, since its counters would begin anew beside those of the training."""
     seconds, name = eval_runtime_s(metrics), eval_set(metrics)
     attributes = NO_ATTRIBUTES if name is None else {names.ATTR_EVAL_DATASET.name: name}
-    telemetry = session.start(trainer, args, session.attempt(), None)
+    end_ns = now_ns()
+    start_ns = None if seconds is None else _start_ns(end_ns, seconds)
+    telemetry = session.start(trainer, args, session.attempt(), None, start_ns)
     try:
         if kind_of(trainer) == RL:
             _publish(telemetry, names.RL_EVAL_REWARD, eval_reward(metrics), attributes)
         else:
             _publish(telemetry, names.SFT_EVAL_LOSS, eval_loss(metrics), attributes)
             _publish(telemetry, names.SFT_STEP_TIMING, seconds, {names.ATTR_SFT_STEP_PHASE.name: EVAL})
-        _span(telemetry, seconds)
+        if start_ns is not None:
+            telemetry.span(names.SPAN_EVAL, start_ns, end_ns)
     finally:
         telemetry.close()
 
@@ -86,4 +89,8 @@ def _span(telemetry: Telemetry, seconds: float | None, error: BaseException | No
     """Of an evaluation that ended right now."""
     if seconds is not None:
         end_ns = now_ns()
-        telemetry.span(names.SPAN_EVAL, end_ns - int(seconds * 1e9), end_ns, error=error)
+        telemetry.span(names.SPAN_EVAL, _start_ns(end_ns, seconds), end_ns, error=error)
+
+
+def _start_ns(end_ns: int, seconds: float) -> int:
+    return end_ns - int(seconds * 1e9)

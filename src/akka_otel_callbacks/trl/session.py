@@ -163,15 +163,21 @@ class Session:
         return identify(os.environ, engine=engine, arguments=said, rank=args.process_index)
 
     def start(
-        self, trainer: Trainer | None, args: TrainingArguments, attempt: Attempt, step_type: type[Step] | None
+        self,
+        trainer: Trainer | None,
+        args: TrainingArguments,
+        attempt: Attempt,
+        step_type: type[Step] | None,
+        start_ns: int | None = None,
     ) -> Telemetry:
-        """Opens the telemetry of an attempt."""
+        """Opens the telemetry of an attempt that began at that Unix time, or begins now."""
         handed = self.options.handed
         telemetry = Telemetry.start(
             self.identity(trainer, args, attempt),
             step_type,
             meter_provider=handed.meter_provider,
             tracer_provider=handed.tracer_provider,
+            start_ns=start_ns,
             user_metrics=lambda: self._user_metrics,
         )
         for warning in handed.warnings(self.options.said):

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.checkpoints.restored import restored
 from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.attempt import Attempt, later
@@ -72,6 +73,8 @@ class Training:
         self._spans: Spans | None = None
         self._listener = Listener(hears)
         self._step = 0
+        self._resumes = False
+        self._saver: Attempt | None = None
         self._begun = self._in_step = False
         self._steps = 0
 
@@ -92,6 +95,12 @@ class Training:
             self._remember(self.telemetry)
             self.telemetry.capture(Restart())
             self._watch(args, self.telemetry)
+
+    def restored(self) -> None:
+        """At the first event the state has the step of the checkpoint that the training resumes from."""
+        if self.telemetry is not None and self._resumes:
+            step = self.state.global_step or None  # 0 where the checkpoint is of weights alone
+            self.telemetry.trace.describe(restored(attempt_of(self.telemetry), self._saver, step))
 
     def begin_step(self, args: TrainingArguments) -> None:
         if self.telemetry is not None and self.state.global_step != self._step:
@@ -138,7 +147,9 @@ class Training:
     def _open(self, args: TrainingArguments) -> None:
         session, trainer = self._session, self.trainer()
         checkpoint = _checkpoint(self.run, args)
-        resumed = self._resumed(checkpoint)
+        self._resumes, self._saver = checkpoint is not None, self._saved_by()
+        # A checkpoint that was resumed from before says so in a file: a second training from there is another attempt.
+        resumed = later(self._saver, Attempt.read(checkpoint) if checkpoint is not None else None)
         attempt = session.begin_attempt(resumed)
         if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
             _note_attempt(checkpoint, attempt)
@@ -219,13 +230,12 @@ class Training:
         if isinstance(saved, dict):
             saved[SAVED] = {"args": {}, "attributes": attempt_of(telemetry).state()}
 
-    def _resumed(self, checkpoint: Path | None) -> Attempt | None:
-        """What the state that was loaded says of its run; a state that was not loaded says nothing. A checkpoint that
-        was resumed from before says so in a file: a second training from there is another attempt than the first."""
+    def _saved_by(self) -> Attempt | None:
+        """The attempt that saved the state that was loaded; a state that was not loaded says nothing."""
         saved = getattr(self.state, "stateful_callbacks", None)
         own = saved.get(SAVED) if isinstance(saved, Mapping) else None
         attributes = own.get("attributes") if isinstance(own, Mapping) else None
-        return later(Attempt.from_state(attributes), Attempt.read(checkpoint) if checkpoint is not None else None)
+        return Attempt.from_state(attributes)
 
 
 def attempt_of(telemetry: Telemetry) -> Attempt:

@@ -6,19 +6,23 @@ verl's trainers save in different ways. What they have in common is the file tha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from akka_otel_callbacks.common.checkpoints.restored import restored
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.settings import is_rl
 
 TRACKER = "latest_checkpointed_iteration.txt"
 LONGEST_TRACKER = 64
+FOLDER = "global_step_"
+"""How a checkpoint's folder is called, before its step."""
 LOOK_S = 2.0
 """Between two looks for a new checkpoint. One that is killed within that time after a save leaves it without a name."""
 ASYNCHRONOUS_LOOK_S = 0.25
@@ -53,7 +57,7 @@ def latest(folder: Path | None) -> Path | None:
             step = int(tracker.read(LONGEST_TRACKER))
     except (OSError, ValueError):
         return None
-    checkpoint = folder / f"global_step_{step}"
+    checkpoint = folder / f"{FOLDER}{step}"
     return checkpoint if checkpoint.is_dir() else None
 
 
@@ -66,6 +70,7 @@ class Keeper(threading.Thread):
         attempt: the training's.
         look_s: how often it looks for a new checkpoint.
         noted: is called with the step of each that verl has noted.
+        describe: is called once, where the training resumes, with what the job's span says of the checkpoint.
     """
 
     def __init__(
@@ -74,12 +79,13 @@ class Keeper(threading.Thread):
         attempt: Attempt,
         look_s: float = LOOK_S,
         noted: Callable[[int], object] = lambda step: None,
+        describe: Callable[[Mapping[str, AttributeValue]], object] = lambda attributes: None,
     ) -> None:
         super().__init__(name="akka-otel-checkpoints", daemon=True)
         self._config = config
         self._attempt = attempt
         self._look_s = look_s
-        self._tell = noted
+        self._tell, self._describe = noted, describe
         self._folder = _local(get(config, "trainer.default_local_dir"))
         self._named = _noted(self._folder)
         self._ended = threading.Event()
@@ -102,21 +108,25 @@ class Keeper(threading.Thread):
     def _take_resumed(self) -> None:
         """A run of another name leaves the checkpoint with its own."""
         folder = resumed_folder(self._config)
-        saved = None if folder is None else Attempt.read(folder)
-        if folder is not None and saved is not None and saved.run_id == self._attempt.run_id:
-            self._write(folder)
+        if folder is None:
+            return
+        saver = Attempt.saver(folder)
+        self._describe(restored(self._attempt, saver, _step_of(folder)))
+        if saver is not None and saver.run_id == self._attempt.run_id:
+            self._write(folder, saver.number)
 
     def _look(self) -> None:
         noted = _noted(self._folder)
         newest = latest(self._folder)
         if noted != self._named and newest is not None:
             self._named = noted
-            self._tell(int(newest.name.rpartition("_")[2]))
+            if (step := _step_of(newest)) is not None:
+                self._tell(step)
             self._write(newest)
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, saved_by: int | None = None) -> None:
         try:
-            self._attempt.write(folder)
+            self._attempt.write(folder, saved_by)
         except OSError as error:
             if not self._failed:
                 logger.warning(
@@ -141,6 +151,12 @@ class Keeper(threading.Thread):
     @property
     def _cure(self) -> str:
         return f"OTEL_RESOURCE_ATTRIBUTES={names.ATTR_RUN_ID.name}={self._attempt.run_id}"
+
+
+def _step_of(folder: Path) -> int | None:
+    """The step that a checkpoint was saved after, by the name that verl gives its folder."""
+    prefix, _, step = folder.name.rpartition("_")
+    return int(step) if f"{prefix}_" == FOLDER and step.isascii() and step.isdigit() else None
 
 
 def _noted(folder: Path | None) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from akka_otel_callbacks.verl.inbox import Inbox
 from akka_otel_callbacks.verl.timings import Timings
@@ -58,6 +58,10 @@ class State:
         """Where the saves of each open run are told."""
         self.update_began: float | None = None
         """When the update of a supervised trainer began that is under way, as `time.perf_counter` has it."""
+        self.validated: ref[Any] | None = None
+        """What a supervised trainer goes over in a validation."""
+        self.validation_begun_ns: int | None = None
+        """When the validation began that is under way, as Unix time."""
         self.worker_groups: WeakSet[Any] = WeakSet()
         """verl's groups of the workers that this process drives."""
         self.reward_model_scores: list[Any] | None = None

@@ -502,3 +502,15 @@ def test_a_provider_that_is_handed_in_gets_the_same(no_telemetry: None, start: C
         assert (sizes.count, sizes.sum) == (2, 40)
         assert list(sizes.explicit_bounds) == list(names.CHECKPOINT_TRANSFER_SIZE.buckets)
         assert memory.histogram(names.CHECKPOINT_OPERATION_DURATION.name).count == 2
+
+
+@pytest.mark.parametrize("error", [None, OSError("gone")])
+def test_the_job_has_the_identities_of_what_it_fetched(error: OSError | None, seen: Seen, telemetry: Telemetry) -> None:
+    with suppress(OSError), checkpoints.materialize(snapshot_id="f3a8", source_engine_step=7, restore_mode="branch"):
+        if error is not None:
+            raise error
+    with checkpoints.publish(snapshot_id="another"):
+        pass
+    telemetry.close()
+    known = {"snapshot_id": "f3a8", "source_engine_step": 7, "restore_mode": "branch"}
+    assert short(seen.job()) == (known if error is None else {})

@@ -125,7 +125,11 @@ def test_it_lies_beside_a_checkpoint(tmp_path: Path) -> None:
     for number in (1, 2):
         Attempt("run", number).write(tmp_path)
         assert Attempt.read(tmp_path) == Attempt("run", number)
+        assert Attempt.saver(tmp_path) == Attempt("run", number)
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    Attempt("run", 5).write(tmp_path, saved_by=2)
+    assert Attempt.read(tmp_path) == Attempt("run", 5)
+    assert Attempt.saver(tmp_path) == Attempt("run", 2)
     with pytest.raises(OSError):
         Attempt("run", 1).write(tmp_path / "missing")
 
@@ -133,7 +137,7 @@ def test_it_lies_beside_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"run_id": "a", "attempt": 1e400}'])
 def test_a_file_that_says_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(content)
-    assert Attempt.read(tmp_path) is None
+    assert Attempt.read(tmp_path) is Attempt.saver(tmp_path) is None
 
 
 def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:

@@ -155,3 +155,66 @@ def test_a_validation_has_its_span(
     check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
     assert seconds(span) >= 0.002
     assert span.attributes == ({} if error is None else {ERROR: "Fails"})
+
+
+class Loader:
+    """As verl's: it can be gone over again and again."""
+
+    def __iter__(self) -> Iterator[int]:
+        time.sleep(0.002)
+        return iter([1, 2])
+
+
+class Supervised:
+    """As verl's supervised trainers, with whatever the hooks look for in them."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.train_dataloader, self.val_dataloader = Loader(), Loader()
+        self._error = error
+
+    def _get_batch_seqlens(self, data: Any) -> None: ...
+
+    def fit(self) -> None:
+        made = make(SFT)
+        for number, _ in enumerate(self.train_dataloader, 1):
+            made.log(data={"train/loss": 1.0}, step=number)
+            for _ in self.val_dataloader:
+                if self._error is not None:
+                    try:
+                        raise self._error
+                    except Fails:
+                        made.finish(exit_code=1)
+                        return
+            made.log(data={"val/loss": 0.5}, step=number)
+        made.finish()
+
+
+def test_a_supervised_validation_has_its_span_and_its_time(receiver: OtlpSink) -> None:
+    Supervised().fit()
+    spans = receiver.spans()
+    job = check_trace(spans, TRACE_ID, PARENT_ID)
+    found = named(spans, names.SPAN_EVAL.name)
+    assert [(span.attributes, span.parent_span_id) for span in found] == [({}, job.span_id)] * 2
+    assert all(seconds(span) >= 0.002 for span in found)
+    timed = receiver.latest(names.SFT_STEP_TIMING, {names.ATTR_SFT_STEP_PHASE: names.SftStepPhase.EVAL})
+    assert timed.value == pytest.approx(seconds(found[1]), abs=1e-6)
+    assert receiver.latest(names.SFT_STEP_COUNT).value == 2
+
+
+def test_a_supervised_validation_that_fails_has_its_span(receiver: OtlpSink) -> None:
+    Supervised(Fails("my secret")).fit()
+    check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
+    (span,) = named(receiver.spans(), names.SPAN_EVAL.name)
+    assert span.attributes == {ERROR: "Fails"}
+    assert STATE.validated is STATE.validation_begun_ns is None
+
+
+@pytest.mark.parametrize("said", [0.25, float("nan"), -1.0, 1e12, "long"])
+def test_a_validation_of_fully_async_is_as_long_as_its_rollouter_says(said: Any, receiver: OtlpSink) -> None:
+    made = make()
+    time.sleep(0.3)
+    made.log(data={"rollouter/validate_time": said, "val-core/x": 1.0}, step=1)
+    made.finish()
+    check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
+    found = [seconds(span) for span in named(receiver.spans(), names.SPAN_EVAL.name)]
+    assert found == ([pytest.approx(0.25, abs=1e-6)] if said == 0.25 else [])

@@ -21,7 +21,8 @@ ROLES = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with trained(Case("fully-async", extra=("trainer.save_freq=1",)), tmp_path_factory.mktemp("run")) as run:
+    case = Case("fully-async", extra=("trainer.save_freq=1", "trainer.test_freq=1"))
+    with trained(case, tmp_path_factory.mktemp("run")) as run:
         yield run
 
 
@@ -51,6 +52,13 @@ def test_every_checkpoint_is_a_stage_also_the_last_that_no_log_has(run: Run) -> 
     saved = [*(run.directory / "checkpoints").glob("global_step_*")]
     assert saved
     check_saves(run, len(saved), names.CheckpointArtifactKind.FULL_STATE)
+
+
+def test_every_validation_has_a_span_as_long_as_verl_says(run: Run) -> None:
+    logged = [data["rollouter/validate_time"] for _, data in run.log if "rollouter/validate_time" in data]
+    found = [span for span in run.sink.spans() if span.name == names.SPAN_EVAL.name]
+    assert len(logged) >= 2
+    assert sorted((span.end_ns - span.start_ns) / 1e9 for span in found) == pytest.approx(sorted(logged), abs=1e-3)
 
 
 def test_idle_shares_are_what_verl_logged(run: Run) -> None:

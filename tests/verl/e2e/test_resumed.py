@@ -45,5 +45,19 @@ def test_every_process_of_the_second_is_of_the_next_attempt_of_the_same_run(runs
 def test_each_checkpoint_names_the_attempt_that_saved_it_or_took_it_last(runs: tuple[Run, Run]) -> None:
     checkpoints = runs[0].directory / "checkpoints"
     run_id = runs[0].points[0].resource[RUN_ID]
+    assert Attempt.saver(checkpoints / "global_step_2") == Attempt(run_id, 1)
     assert Attempt.read(checkpoints / "global_step_2") == Attempt(run_id, 2)
     assert Attempt.read(checkpoints / "global_step_4") == Attempt(run_id, 2)
+
+
+def test_the_second_job_says_what_it_continues_from(runs: tuple[Run, Run]) -> None:
+    first, second = ([span for span in run.sink.spans() if span.name == names.SPAN_JOB.name] for run in runs)
+    assert [job.attributes for job in (*first, *second)] == [
+        {},
+        {
+            names.ATTR_CHECKPOINT_RESTORE_MODE.name: names.CheckpointRestoreMode.RESUME,
+            names.ATTR_CHECKPOINT_SOURCE_RUN_ID.name: runs[0].run_id,
+            names.ATTR_CHECKPOINT_SOURCE_ATTEMPT.name: 1,
+            names.ATTR_CHECKPOINT_SOURCE_ENGINE_STEP.name: 2,
+        },
+    ]

@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
 from akka_otel_callbacks.common.vocabulary import names
+from tests.support.traces import check_trace, named
 from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
-from tests.verl.e2e.saves import STAGE, check_saves, saves
+from tests.verl.e2e.saves import check_saves, saves
 
 FILLS = "tests.verl.e2e.fills"
 WARM_UP = ("optim.lr_warmup_steps=10",)
@@ -117,5 +118,13 @@ def test_the_last_step_s_checkpoint_is_a_stage_and_a_phase(run: Run) -> None:
 
 
 def test_the_job_has_one_span_in_the_trace_that_started_it(run: Run) -> None:
-    (span,) = (span for span in run.sink.spans() if span.name != STAGE)
-    assert (span.name, span.trace_id, span.parent_span_id) == (names.SPAN_JOB.name, TRACE_ID, PARENT_ID)
+    job = check_trace(run.sink.spans(), TRACE_ID, PARENT_ID)
+    assert job.attributes == {}
+
+
+def test_every_validation_has_its_span_and_the_latest_its_time(run: Run) -> None:
+    logged = [data for _, data in run.log if "val/loss" in data]
+    found = named(run.sink.spans(), names.SPAN_EVAL.name)
+    assert len(found) == len(logged) == 2
+    latest = run.value(names.SFT_STEP_TIMING, {names.ATTR_SFT_STEP_PHASE: names.SftStepPhase.EVAL})
+    assert latest == pytest.approx((found[-1].end_ns - found[-1].start_ns) / 1e9, abs=1e-6)

@@ -58,7 +58,10 @@ class Description:
 
     def attributes(self) -> dict[str, AttributeValue]:
         """With the exact identities, as on a span."""
-        return {**self.labels(), **self._attributes(IDENTITIES)}
+        return {**self.labels(), **self.identities()}
+
+    def identities(self) -> dict[str, AttributeValue]:
+        return self._attributes(IDENTITIES)
 
     def _attributes(self, of: Mapping[str, Attribute]) -> dict[str, AttributeValue]:
         values = {attribute.name: getattr(self, field) for field, attribute in of.items()}

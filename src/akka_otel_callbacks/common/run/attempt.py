@@ -16,6 +16,8 @@ from akka_otel_callbacks.common.vocabulary import names
 FILE = "akka_otel_run.json"
 """Where it lies beside what an engine saves."""
 RUN_ID, NUMBER = "run_id", "attempt"
+SAVED_BY = "saved_by"
+"""The attempt that saved the checkpoint, where another one has resumed from it since."""
 LONGEST_ID, LARGEST_NUMBER = 256, 1_000_000
 LARGEST_FILE = 4096
 
@@ -58,27 +60,49 @@ class Attempt:
         except (ValueError, RecursionError):
             return None
 
-    def write(self, folder: Path) -> None:
-        """Leaves it in a checkpoint's folder, whole or not at all. Raises OSError where that cannot be written."""
+    def write(self, folder: Path, saved_by: int | None = None) -> None:
+        """Leaves it in a checkpoint's folder, whole or not at all.
+
+        Args:
+            folder: the checkpoint's.
+            saved_by: which attempt of the run saved the checkpoint, where it is not this one.
+
+        Raises:
+            OSError: that cannot be written.
+        """
         path = folder / FILE
         unfinished = path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            unfinished.write_text(self.to_json())
+            known = {} if saved_by is None else {SAVED_BY: saved_by}
+            unfinished.write_text(json.dumps({**self.state(), **known}))
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
 
     @classmethod
     def read(cls, folder: Path) -> Attempt | None:
-        """What `write` left in a folder; None where nothing usable is."""
-        path = folder / FILE
-        try:
-            if not path.is_file():  # opening a pipe would wait for its other end
-                return None
-            with path.open("rb") as file:
-                return cls.from_json(file.read(LARGEST_FILE))
-        except (OSError, ValueError):
+        """The attempt that `write` left in a folder, which saved the checkpoint or resumed from it last; None where
+        nothing usable is."""
+        return cls.from_state(_read(folder))
+
+    @classmethod
+    def saver(cls, folder: Path) -> Attempt | None:
+        """The attempt that saved a checkpoint, as `write` left it; None where nothing usable is."""
+        state = _read(folder)
+        if not isinstance(state, Mapping):
             return None
+        return cls.from_state({**state, NUMBER: state.get(SAVED_BY, state.get(NUMBER))})
+
+
+def _read(folder: Path) -> Any:
+    path = folder / FILE
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return None
+        with path.open("rb") as file:
+            return json.loads(file.read(LARGEST_FILE))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def begin(

@@ -25,16 +25,18 @@ class Trace:
         tracer: makes them.
         parent: where the process stands: what started it, or the job's span in another process.
         has_job: whether the job's span is this process's. Otherwise its spans stand under `parent`.
+        start_ns: when the job began, as Unix time; now without it.
     """
 
-    def __init__(self, tracer: Tracer, parent: Context, *, has_job: bool) -> None:
+    def __init__(self, tracer: Tracer, parent: Context, *, has_job: bool, start_ns: int | None = None) -> None:
         from opentelemetry.trace import get_current_span, set_span_in_context
 
         self._tracer = tracer
         self._open: list[Span] = []
         self._begun = False
         self._changing = threading.Lock()
-        self._job = tracer.start_span(names.SPAN_JOB.name, context=parent, start_time=now_ns()) if has_job else None
+        begun_ns = now_ns() if start_ns is None else start_ns
+        self._job = tracer.start_span(names.SPAN_JOB.name, context=parent, start_time=begun_ns) if has_job else None
         self._context = parent if self._job is None else set_span_in_context(self._job)
         self.place: SpanContext = get_current_span(self._context).get_span_context()
         """The job's span, as far as this process knows one. It is not valid where nothing is traced."""
@@ -82,6 +84,11 @@ class Trace:
         return self._tracer.start_span(
             name, context=context, start_time=start_ns, attributes=dict(clean(attributes or {}))
         )
+
+    def describe(self, attributes: Mapping[str, Any]) -> None:
+        """Sets more attributes of the job's span, where this process has it. Any thread may call it."""
+        if self._job is not None:
+            self._job.set_attributes(dict(clean(attributes)))
 
     @guarded
     def end(self, error: BaseException | None) -> None:

@@ -23,6 +23,7 @@ from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
 from akka_otel_callbacks.verl.driver.spans import Spans
 from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
+from akka_otel_callbacks.verl.driver.validation import Validations
 from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
 from akka_otel_callbacks.verl.driver.worker_groups import flush_workers
 from akka_otel_callbacks.verl.settings import devices, is_rl, planned_steps
@@ -49,11 +50,15 @@ class Backend:
         self._telemetry = Telemetry.start(run.identity(config), step_type, job=run.job_span())
         self._spans = Spans(self._telemetry, step_type) if self._telemetry.detail else None
         self._saves = Saves(config, self._telemetry, step_type)
+        self._validations = Validations(self._telemetry)
         look_s = ASYNCHRONOUS_LOOK_S if is_asynchronous(config) else LOOK_S
-        self._checkpoints = Keeper(config, run.attempt(config), look_s, self._saves.noted)
+        describe = guarded(self._telemetry.trace.describe)
+        self._checkpoints = Keeper(config, run.attempt(config), look_s, self._saves.noted, describe)
         guarded(self._saves.listen)()
         if self._telemetry.recording:
             self._listen(config)
+        if self._telemetry.recording or self._telemetry.trace.has_job:
+            guarded(self._validations.listen)(calling_trainer(update_clock.FIRST_CALL))
             self._checkpoints.start()
         atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
 
@@ -68,8 +73,11 @@ class Backend:
     @guarded
     def log(self, data: Any, step: int) -> None:
         logged = dict(data)
+        validated = self._validations.logged(logged)
         if self._translation.step_key not in logged:
             self._telemetry.capture(LogCall(self._translation, logged, int(step)))
+            if validated and self._is_killed:
+                self._telemetry.flush(0)
             return
         memory = self._memory.ask(logged) if self._telemetry.recording else None
         rollouts = STATE.inbox.take(number(logged.get(RL_STEP_KEY)))
@@ -95,6 +103,7 @@ class Backend:
         flush_workers()
         if self._spans is not None:
             self._spans.close(error)
+        self._validations.close(error)
         self._telemetry.close(error)
         run.end()
 

@@ -1,17 +1,30 @@
-"""The spans of a reinforcement trainer's validations."""
+"""The spans of validations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from types import ModuleType
+from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.clock import now_ns
-from akka_otel_callbacks.common.patching.calls import Call, around
+from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.patching.calls import Call, around, before
+from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.run import current
+from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
+from akka_otel_callbacks.verl.state import STATE
 
 TRAINERS = ("RayPPOTrainer", "PPOTrainer")
 """Of v0, and of v1. The disaggregated ones inherit from them."""
+LOADER = "val_dataloader"
+"""Of a supervised trainer: it goes over it once in each validation, and over nothing else by it."""
+LOSS = "val/loss"
+"""What a supervised trainer logs at the end of a validation."""
+ROLLOUTER_S = "rollouter/validate_time"
+"""What fully_async logs of a validation, which runs in another process: its seconds."""
 
 
 def install(module: ModuleType) -> None:
@@ -26,3 +39,51 @@ def _time(validate: Call) -> Iterator[None]:
     telemetry = current.current()
     if telemetry is not None and telemetry.reports_steps:
         telemetry.span(names.SPAN_EVAL, start_ns, now_ns(), error=validate.error)
+
+
+class Validations:
+    """Those of a run whose trainer has no method for them."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        STATE.validated = STATE.validation_begun_ns = None
+
+    def listen(self, trainer: object) -> None:
+        """To a supervised trainer, None where the trainer is another one."""
+        loader = getattr(trainer, LOADER, None)
+        if loader is not None:
+            before(type(loader), "__iter__", _begin)
+            STATE.validated = weakref.ref(loader)
+
+    def logged(self, data: Mapping[str, Any]) -> bool:
+        """verl logs this right now. Returns whether it is the end of a validation."""
+        end_ns, begun_ns = now_ns(), STATE.validation_begun_ns
+        if (seconds := number(data.get(ROLLOUTER_S))) is not None and 0 <= seconds < end_ns / 1e9:
+            self._telemetry.span(names.SPAN_EVAL, end_ns - int(seconds * 1e9), end_ns)
+            return True
+        if begun_ns is not None and LOSS in data:
+            STATE.validation_begun_ns = None
+            self._telemetry.span(names.SPAN_EVAL, begun_ns, end_ns)
+            self._telemetry.capture(Timing((end_ns - begun_ns) / 1e9))
+            return True
+        return False
+
+    def close(self, error: BaseException | None) -> None:
+        """The training is over, perhaps in the middle of a validation."""
+        if error is not None and STATE.validation_begun_ns is not None:
+            self._telemetry.span(names.SPAN_EVAL, STATE.validation_begun_ns, now_ns(), error=error)
+        STATE.validated = STATE.validation_begun_ns = None
+
+
+class Timing(NamedTuple):
+    """A capture: how long a validation took that verl does not time."""
+
+    seconds: float
+
+    def deliver(self, recorder: Recorder) -> None:
+        recorder.record(SFTStep(timing_s={names.SftStepPhase.EVAL: self.seconds}))
+
+
+def _begin(iteration: Call) -> None:
+    if STATE.validated is not None and STATE.validated() is iteration.owner:
+        STATE.validation_begun_ns = now_ns()
