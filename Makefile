@@ -110,7 +110,7 @@ define environment
 endef
 
 $(TRL): pyproject.toml constraints/trl.txt
-	$(call environment,.venv-trl,trl.txt,$(WITH_TRL) -e '.[examples]')
+	$(call environment,.venv-trl,trl.txt,$(WITH_TRL) -e '.[examples,tensorboard]')
 
 $(OLDEST): pyproject.toml constraints/trl-oldest.txt
 	$(call environment,.venv-trl-oldest,trl-oldest.txt,$(WITH_TRL))

@@ -90,7 +90,7 @@ def test_the_public_surface_is_there() -> None:
 
 
 def test_what_stands_beside_the_rooms_is_public() -> None:
-    inside = {"", "__main__", "cli", "common", "demo", "reading"}
+    inside = {"", "__main__", "cli", "common", "demo", "reading", "replay"}
     faces = {name.partition(".")[0] for name in MODULES} - inside
     assert faces == {name.removeprefix(PACKAGE).lstrip(".").partition(".")[0] for name in public()} - inside
 

@@ -48,7 +48,7 @@ def test_the_parts_of_the_package_flow_one_way() -> None:
     assert circle(flow(lambda name: name.partition(".")[0])) == []
 
 
-@pytest.mark.parametrize("house", ["common", "trl", "verl", "cli", "reading"])
+@pytest.mark.parametrize("house", ["common", "trl", "verl", "cli", "reading", "replay"])
 def test_rooms_flow_one_way(house: str) -> None:
     """A room is a folder of the house, or a file beside them."""
     rooms = flow(lambda name: ".".join(name.split(".")[:2]), house)

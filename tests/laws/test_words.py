@@ -20,6 +20,7 @@ ANYWHERE = {"trl", "verl"}
 """Packages that are looked for."""
 OTHERWISE = {
     "cli.demo": {"reward", "loss"},  # parts of names
+    "cli.replay": {"step"},  # a word of a sentence
     "cli.table": {"latest"},  # a heading
     "cli.view": {"export"},  # a word of a sentence
     "common.gpu.readings": {"latest"},  # how samples become one figure
@@ -28,6 +29,13 @@ OTHERWISE = {
     "graders": {"failure"},  # a module
     "reading.attributes": {"values"},  # a field of OTLP
     "reading.ending": {"failed"},  # a word of a sentence
+    "replay.console_lines": {"actor"},  # one of Ray's
+    "replay.run": {"trainer_state"},  # a part of a file's name
+    "replay.trainer_state": {"step"},  # transformers' own word
+    "replay.trl_steps": {"reward"},  # TRL's log key
+    "replay.verl_console": {"actor_rollout_ref"},  # verl's configuration
+    "replay.verl_file": {"step"},  # verl's own word
+    "replay.verl_settings": {"trainer"},  # verl's configuration
     "trl.attach": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
     "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes

@@ -70,6 +70,21 @@ def show_command(
     show(path, every_run=every_run)
 
 
+@app.command("replay")
+def replay_command(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A trainer_state.json, a verl log, TensorBoard's event files, or a folder with one of them."
+        ),
+    ],
+) -> None:
+    """Publish a past run from its log, to where a training started here would send its figures."""
+    from akka_otel_callbacks.cli.replay import replay
+
+    replay(paths)
+
+
 @app.command("doctor")
 def doctor_command() -> None:
     """Say where a training started here would send its telemetry, and whether that works."""

@@ -12,11 +12,17 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
 from akka_otel_callbacks.common.vocabulary.source import Constant
-from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.trl.attach import Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, TranslatedStep
-from akka_otel_callbacks.trl.vocabulary import eval_loss, eval_reward, eval_runtime_s, eval_set
+from akka_otel_callbacks.trl.vocabulary import (
+    eval_loss,
+    eval_reward,
+    eval_runtime_s,
+    eval_set,
+    rl_evaluation,
+    sft_evaluation,
+)
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -32,13 +38,8 @@ def with_logged(metrics: Mapping[str, Any], state: TrainerState) -> Mapping[str,
 
 def report(telemetry: Telemetry, kind: str | None, metrics: Mapping[str, Any]) -> None:
     """An evaluation of a training that is under way."""
-    seconds, name = eval_runtime_s(metrics), eval_set(metrics)
-    if kind == RL:
-        telemetry.capture(TranslatedStep(RLStep(eval_reward=_named(name, eval_reward(metrics)))))
-    else:
-        loss = _named(name, eval_loss(metrics))
-        telemetry.capture(TranslatedStep(SFTStep(eval_loss=loss, timing_s={EVAL: seconds})))
-    _span(telemetry, seconds)
+    telemetry.capture(TranslatedStep(rl_evaluation(metrics) if kind == RL else sft_evaluation(metrics)))
+    _span(telemetry, eval_runtime_s(metrics))
 
 
 def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
@@ -59,11 +60,6 @@ def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, 
             telemetry.span(names.SPAN_EVAL, start_ns, end_ns)
     finally:
         telemetry.close()
-
-
-def _named(name: str | None, value: float | None) -> Any:
-    """The value as a step's field has it: by the set's name, or alone if the set has no name."""
-    return value if name is None or value is None else {name: value}
 
 
 def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attributes: Attributes) -> None:

@@ -111,6 +111,23 @@ def sft_step(values: Values, labels: Sequence[float] | None = None) -> SFTStep:
     return _fill(SFTStep(), SFT_KEYS, values, {LABELS: labels})
 
 
+def rl_evaluation(metrics: Values) -> RLStep:
+    """What one evaluation of a reinforcement trainer amends."""
+    return RLStep(eval_reward=_of_set(metrics, eval_reward(metrics)))
+
+
+def sft_evaluation(metrics: Values) -> SFTStep:
+    """What one evaluation of any other trainer amends."""
+    loss = _of_set(metrics, eval_loss(metrics))
+    return SFTStep(eval_loss=loss, timing_s={names.SftStepPhase.EVAL: eval_runtime_s(metrics)})
+
+
+def _of_set(metrics: Values, value: float | None) -> Any:
+    """The value as a step's field has it: by the set's name, or alone if the set has no name."""
+    name = eval_set(metrics)
+    return value if name is None or value is None else {name: value}
+
+
 def eval_loss(metrics: Values) -> float | None:
     """The loss of one evaluation: `eval_loss`, or `eval_<set>_loss` where the evaluation set has a name."""
     return number(metrics.get(f"{_eval_prefix(metrics)}_loss"))

@@ -57,6 +57,10 @@ class Run:
     measured: Measured = field(default_factory=Measured)
     user_metrics: Callable[[], UserMetrics | None] = lambda: None
     """The program's own, as soon as it has any."""
+    clock: Callable[[], int] = now_ns
+    """The time of what is collected. That of a past run is not now."""
+    is_live: bool = True
+    """Whether the latest figures hold until the moment of an export, and not only at their step."""
 
 
 class Producer:
@@ -137,7 +141,8 @@ class Producer:
         for metric, points in {**observed, **snapshot.counters}.items():
             if points:
                 yield self._scalar(metric, points)
-        for metric, courses in _courses(self._moments, Board() if self.is_part else snapshot.board, until_ns).items():
+        latest = snapshot.board if self._run.is_live and not self.is_part else Board()
+        for metric, courses in _courses(self._moments, latest, until_ns).items():
             yield _data(metric, Gauge(courses))
         yield from self._histograms(new)
 
@@ -145,12 +150,12 @@ class Producer:
         """What steps reported: since the last export that arrived, what holds now, up to when it is known, and what
         came for the histograms."""
         steps = self._run.steps
-        self._collected_ns = max(now_ns(), self._collected_ns + 1)
+        self._collected_ns = max(self._run.clock(), self._collected_ns + 1)
         if steps is None:
             return [], Snapshot(Board(), {}), 0, self._inbox.take()
         recorder = steps.recorder
         with recorder.lock:
-            self._collected_ns = max(now_ns(), self._collected_ns)
+            self._collected_ns = max(self._run.clock(), self._collected_ns)
             until_ns = steps.known_until_ns(self._collected_ns)
             moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
         snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(

@@ -88,6 +88,18 @@ class TelemetryReason:
     REJECTED: Final = "rejected"
 
 
+class ReplayFormat:
+    TRAINER_STATE: Final = "trainer_state"
+    TENSORBOARD: Final = "tensorboard"
+    VERL_FILE: Final = "verl_file"
+    VERL_CONSOLE: Final = "verl_console"
+
+
+class ReplayTimes:
+    LOGGED: Final = "logged"
+    ASSUMED: Final = "assumed"
+
+
 class RlGraderFailureCause:
     TIMEOUT: Final = "timeout"
     UNAVAILABLE: Final = "unavailable"
@@ -432,6 +444,26 @@ ATTR_TELEMETRY_REASON: Final = Attribute(
         "overflow",
         "thinned",
         "rejected",
+    ),
+)
+ATTR_REPLAY_FORMAT: Final = Attribute(
+    "akka.optimize.training.replay.format",
+    str,
+    "The format of the log that a past run was read from.",
+    values=(
+        "trainer_state",
+        "tensorboard",
+        "verl_file",
+        "verl_console",
+    ),
+)
+ATTR_REPLAY_TIMES: Final = Attribute(
+    "akka.optimize.training.replay.times",
+    str,
+    "Where the times of a past run's steps are from.",
+    values=(
+        "logged",
+        "assumed",
     ),
 )
 ATTR_RL_GRADER_FAILURE_CAUSE: Final = Attribute(
@@ -1978,6 +2010,8 @@ RESOURCE_ATTRIBUTES: Final = (
     ATTR_PROFILE,
     ATTR_PIPELINE_ID,
     ATTR_PIPELINE_STAGE_NAME,
+    ATTR_REPLAY_FORMAT,
+    ATTR_REPLAY_TIMES,
     ATTR_SERVICE_NAME,
     ATTR_SERVICE_INSTANCE_ID,
     ATTR_K8S_POD_NAME,

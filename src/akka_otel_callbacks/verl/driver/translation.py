@@ -76,7 +76,7 @@ class RLTranslation:
         self._config = config
         self._unusable = unusable_keys(config, verl_version)
         self._verl_version = verl_version
-        logs_next = verl_version >= (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
+        logs_next = not (0, 4) <= verl_version < (0, 8) or get(config, "trainer.use_legacy_worker_impl") == "disable"
         self._learning_rate = LearningRate(logs_next)
         updates = updates_per_step(config)
         self._has_several_rates = updates > 1
@@ -147,8 +147,8 @@ class SFTTranslation:
 
 @dataclass(slots=True)
 class LearningRate:
-    """The rate that a step used. From 0.8 (supervised trainers: always) verl advances the schedule before it reads
-    the rate, so that a step logs the rate of the next one."""
+    """The rate that a step used. Up to 0.3 and from 0.8 (supervised trainers: always) verl advances the schedule before
+    it reads the rate, so that a step logs the rate of the next one."""
 
     logs_next: bool
     _next: float | None = None

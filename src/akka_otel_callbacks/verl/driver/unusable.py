@@ -16,7 +16,7 @@ CLIPS_RATIOS = frozenset({"vanilla", "gspo", "cispo", "bypass_mode"})
 """Policy losses whose `actor/pg_clipfrac` is the share of tokens with a clipped ratio. verl's others log a constant 0
 (`sapo`), one side only (`geo_mean`), tokens left out by covariance (`clip_cov`), or a divergence above its threshold
 (`dppo_*`); what a user's own loss logs is not known."""
-CLIP, LOSS, WHOLE_LOSS, ENTROPY, ENTROPY_OF_UPDATE, KL, REWARD_KL = (
+CLIP, LOSS, WHOLE_LOSS, ENTROPY, ENTROPY_OF_UPDATE, KL, REWARD_KL, EARLY_REWARD_KL = (
     "actor/pg_clipfrac",
     "actor/pg_loss",
     "actor/loss",
@@ -24,6 +24,7 @@ CLIP, LOSS, WHOLE_LOSS, ENTROPY, ENTROPY_OF_UPDATE, KL, REWARD_KL = (
     "actor/entropy_loss",
     "actor/kl_loss",
     "actor/reward_kl_penalty",
+    "critic/kl",
 )
 
 
@@ -42,7 +43,7 @@ def unusable_keys(config: Any, verl_version: tuple[int, ...]) -> frozenset[str]:
     if not is_kl(get(config, f"{ACTOR}.kl_loss_type", "low_var_kl")):
         keys |= {KL}
     if not is_kl(get(config, "algorithm.kl_penalty", "kl")):
-        keys |= {REWARD_KL}
+        keys |= {REWARD_KL, EARLY_REWARD_KL}
     if rejects_tokens(config) and get(config, "trainer.use_v1"):  # the rest is divided by the tokens of all of it
         keys |= {KL, KL_PER_TOKEN, ENTROPY_OF_UPDATE, ENTROPY_PER_TOKEN}
     if verl_version < (0, 8):
@@ -59,8 +60,11 @@ def rejects_tokens(config: Any) -> bool:
 
 def _unusable_before_0_8(config: Any, verl_version: tuple[int, ...]) -> set[str]:
     """0.7 has its earlier workers by default, which add up loss and divergence over the mini-batches and epochs of a
-    step. Its new ones and the earlier ones of 0.6 divide them by the number of micro-batches. Megatron's average them.
+    step. Its new ones and the earlier ones of 0.6 divide them by the number of micro-batches. Megatron's average them,
+    and so do those of 0.5. Up to 0.4 the divergence is that of the last micro-batch.
     """
+    if verl_version < (0, 6):
+        return {KL} if verl_version < (0, 5) else set()
     earlier = get(config, "trainer.use_legacy_worker_impl") != "disable"
     keys = set()
     if earlier and not get(config, f"{ACTOR}.use_kl_loss"):

@@ -1,4 +1,4 @@
-"""verl's log keys, from 0.4 to 0.9, and the shared figure that each one is."""
+"""verl's log keys, from its first release to 0.9, and the shared figure that each one is."""
 
 from __future__ import annotations
 
@@ -50,12 +50,14 @@ RL_KEYS = (
     Key("actor/pg_loss", "policy_loss"),  # without entropy and KL terms, unlike actor/loss
     Key("actor/grad_norm", "grad_norm"),
     Key("actor/lr", "learning_rate"),
+    Key("actor/lr(1e-4)", "learning_rate", since="0.1", until="0.1", scale=1e-4),
     Key(ENTROPY_PER_TOKEN, "entropy", since="0.7"),  # of the update; ours, as the next
     Key("actor/entropy", "entropy"),
-    Key("actor/entropy_loss", "entropy", since="0.7"),  # the same mean, of the update; alone where none is recomputed
+    Key("actor/entropy_loss", "entropy", since="0.7"),  # the same mean, of the update; up to 0.3 too; may be alone
     Key(KL_PER_TOKEN, "kl", since="0.7"),
     Key("actor/kl_loss", "kl"),  # to the reference model, unlike actor/ppo_kl and rollout_corr/kl
     Key("actor/reward_kl_penalty", "kl"),
+    Key("critic/kl", "kl", since="0.1", until="0.3"),  # the same under its early name
     Key("actor/pg_clipfrac", "clip_ratio"),  # actor/pg_clipfrac_lower is the dual clip's bound, no side of it
     Key("perf/total_num_tokens", "tokens"),
     Key("perf/throughput", "throughput"),
@@ -72,9 +74,11 @@ SFT_KEYS = (
     Key("train/mfu", "mfu", since="0.6"),
 )
 
-TIMING = "timing_s/"
-EVAL_REWARD = re.compile(r"val-(?:core|aux)/(?P<source>.+)/reward/mean@\d+")
-"""The main one of a source is `core`: its accuracy, where the reward function tells one, else its reward."""
+TIMING, EARLY_TIMING = "timing_s/", "timing/"
+"""Before a phase's name. 0.1 wrote no unit, and its times are seconds, too."""
+EVAL_REWARD = re.compile(r"val-(?:core|aux)/(?P<source>.+)/reward/mean@\d+|val/test_score/(?P<early_source>.+)")
+"""The main one of a source is `core`: its accuracy, where the reward function tells one, else its reward. Up to 0.3 a
+source had its mean reward alone."""
 PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": names.RlStepPhase.PARAM_SYNC}
 """`fully_async` writes the prefix twice."""
 
@@ -109,8 +113,9 @@ def phases(row: Row) -> dict[str, float]:
     no seconds at all."""
     found = {}
     for key, value in row.items():
-        if key.startswith(TIMING):
-            name = PHASE_ALIASES.get(key[len(TIMING) :], key[len(TIMING) :])
+        if key.startswith((TIMING, EARLY_TIMING)):
+            phase = key.partition("/")[2]
+            name = PHASE_ALIASES.get(phase, phase)
             if name and "/" not in name:
                 found[name] = value
     return found
@@ -122,7 +127,7 @@ def eval_rewards(row: Row) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for key, value in row.items():
         if (match := EVAL_REWARD.fullmatch(key)) is not None:
-            found.setdefault(match["source"], []).append(value)
+            found.setdefault(match["source"] or match["early_source"], []).append(value)
     return {source: rewards[0] for source, rewards in found.items() if len(rewards) == 1}
 
 

@@ -1,0 +1,66 @@
+"""Rows of a verl log as steps, through verl's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.replay.log import Row
+from akka_otel_callbacks.verl.driver.translation import LogCall, RLTranslation, SFTTranslation, Translation
+from akka_otel_callbacks.verl.driver.vocabulary import EARLY_TIMING, RL_STEP_KEY, SFT_STEP_KEY
+from akka_otel_callbacks.verl.settings import is_rl
+
+EARLY_STEP_KEY = "critic/score/mean"
+"""Of every step of a reinforcement trainer. Up to 0.3 its rows have no number of their own."""
+EARLY_KL, EARLY_KL_WEIGHT = "critic/kl", "critic/kl_coeff"
+RELEASES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("actor/perf/", (0, 8)),
+    ("response/aborted_ratio", (0, 6)),
+    (RL_STEP_KEY, (0, 4)),
+    (EARLY_TIMING, (0, 1)),
+)
+"""By how a key begins that only some releases have, the first of them. The newest stands first."""
+OLDEST = (0, 2)
+
+
+def completes(row: Row) -> bool:
+    return any(key in row.values for key in (RL_STEP_KEY, SFT_STEP_KEY, EARLY_STEP_KEY))
+
+
+def kind(rows: Iterable[Row]) -> type[Step]:
+    """Which kind of training it was."""
+    config = next((row.config for row in rows if row.config is not None), None)
+    if config is not None:
+        return RLStep if is_rl(config) else SFTStep
+    return SFTStep if any(SFT_STEP_KEY in row.values or "val/loss" in row.values for row in rows) else RLStep
+
+
+def release(keys: Collection[str]) -> tuple[int, ...]:
+    """The first release of verl that all logs with these keys may be of."""
+    return next((found for begin, found in RELEASES if any(key.startswith(begin) for key in keys)), OLDEST)
+
+
+def steps(rows: Iterable[Row], step_type: type[Step]) -> Iterator[tuple[Row, Step]]:
+    """Each row that has figures, with them. A step has its number; anything else is an amendment."""
+    rows = [*rows]
+    config = next((row.config for row in rows if row.config is not None), None)
+    translation = _translation(rows, config, step_type)
+    for row in rows:
+        values = _with_step_key(row) if step_type is RLStep else row.values
+        step = translation.step_of(LogCall(translation, values, row.number))
+        if step is not None:
+            yield row, step
+
+
+def _translation(rows: list[Row], config: Mapping[str, Any] | None, step_type: type[Step]) -> Translation:
+    if step_type is SFTStep:
+        return SFTTranslation(config)
+    return RLTranslation(config, release({key for row in rows for key in row.values}))
+
+
+def _with_step_key(row: Row) -> dict[str, Any]:
+    values = row.values if RL_STEP_KEY in row.values or not completes(row) else {**row.values, RL_STEP_KEY: row.number}
+    if not row.values.get(EARLY_KL_WEIGHT):  # without a reference model it logged a divergence of 0
+        values = {key: value for key, value in values.items() if key != EARLY_KL}
+    return values
