@@ -16,7 +16,7 @@ from akka_otel_callbacks.cli import app
 HEAVY = "torch transformers trl datasets opentelemetry google.protobuf"
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["show"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["show"], ["targets"], ["doctor"]])
 def test_help_says_what_a_command_does(command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0

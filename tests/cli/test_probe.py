@@ -81,7 +81,7 @@ def test_an_exporter_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_exporter_for_prometheus_that_cannot_label_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter = pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
     monkeypatch.setattr(exporter, "PrometheusMetricReader", type("Reader", (), {"__init__": lambda self, prefix: None}))
-    (answer,) = probe([PrometheusTarget("asked", "127.0.0.1", 0)])
+    (answer,) = probe([PrometheusTarget("asked", "127.0.0.1", 0, Path("runs"))])
     assert answer.ok is False
     assert "is too old; pip install 'akka-otel-callbacks[prometheus]'" in answer.text
 
@@ -90,17 +90,17 @@ def test_a_prometheus_address() -> None:
     pytest.importorskip("opentelemetry.exporter.prometheus", reason="the prometheus extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        target = PrometheusTarget("asked", "127.0.0.1", port)
+        target = PrometheusTarget("asked", "127.0.0.1", port, Path("runs"))
         (answer,) = probe([target])
         assert answer.ok is False
         assert "in use" in answer.text
-    assert probe([target]) == [Answer(True, "the address is free")]
+    assert probe([target]) == [Answer(True, "the address is free, and will stand in runs/targets-*.json")]
 
 
 @pytest.mark.parametrize(
     ("target", "package", "extra"),
     [
-        (PrometheusTarget("asked", "127.0.0.1", 0), "opentelemetry.exporter.prometheus", "prometheus"),
+        (PrometheusTarget("asked", "127.0.0.1", 0, Path("runs")), "opentelemetry.exporter.prometheus", "prometheus"),
         (
             select({"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "run").metrics[0],
             "grpc",

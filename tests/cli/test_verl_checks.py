@@ -52,11 +52,11 @@ def test_a_package_that_is_on_the_path_only_is_not_found(monkeypatch: pytest.Mon
     assert "install" in str(refusal((0, 9), {}))
 
 
-def test_workers_that_nobody_scrapes_write_files_and_where_is_said() -> None:
+def test_where_the_addresses_of_scraped_workers_stand_is_said() -> None:
     environ = {"OTEL_METRICS_EXPORTER": "prometheus", "AKKA_OTEL_DIR": "/shared/run"}
     (finding,) = findings((0, 9), environ, select(environ, "run"))
     assert finding.ok is None
-    assert "/shared/run/metrics-<group>.<rank>.jsonl on its own node" in finding.text
+    assert "/shared/run/targets-*.json on its own node" in finding.text
     assert list(findings((0, 9), {}, select({}, "run"))) == []
 
 

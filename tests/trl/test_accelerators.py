@@ -196,6 +196,13 @@ def test_the_parts_of_a_supervised_step(tiny_model: str, on_device: Any) -> None
 # -- the other ranks
 
 
+@pytest.mark.parametrize(("environ", "port"), [({"LOCAL_RANK": "1"}, "0"), ({"LOCAL_RANK": "0"}, "9000"), ({}, "0")])
+def test_a_scraped_rank_leaves_the_training_its_port(environ: dict[str, str], port: str) -> None:
+    """The first rank of a further node has no training beside it."""
+    asked = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "9000", **environ}
+    assert accelerators._exporting(asked) == {**asked, "OTEL_EXPORTER_PROMETHEUS_PORT": port}
+
+
 def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     store: dict[str, Attempt] = {}
     traces: dict[str, Any] = {}

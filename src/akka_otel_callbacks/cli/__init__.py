@@ -85,6 +85,18 @@ def replay_command(
     replay(paths)
 
 
+@app.command("targets")
+def targets_command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where the runs have their files.", show_default="AKKA_OTEL_DIR, or akka-otel")
+    ] = None,
+) -> None:
+    """List the processes that a Prometheus finds here, and remove the files of those that were killed."""
+    from akka_otel_callbacks.cli.targets import targets
+
+    targets(folder)
+
+
 @app.command("doctor")
 def doctor_command() -> None:
     """Say where a training started here would send its telemetry, and whether that works."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import NamedTuple
 
+from akka_otel_callbacks.common.export.address_files import PATTERN
 from akka_otel_callbacks.common.export.selection import Selection
-from akka_otel_callbacks.common.export.signals import METRICS
 from akka_otel_callbacks.common.export.targets.prometheus import PrometheusTarget
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
@@ -29,13 +29,10 @@ def findings(version: tuple[int, ...], environ: Mapping[str, str], selection: Se
         yield Finding(None, f"{EVERYTHING} is set: the logger {NAME} does nothing")
     elif reason := refusal(version, environ):
         yield Finding(False, f"verl refuses the logger {NAME}: {reason}")
-    if any(isinstance(target, PrometheusTarget) for target in selection.metrics):
-        folder = selection.files[METRICS].parent
-        yield Finding(
-            None,
-            "only the trainer's process is scraped: each worker writes its placement and its GPU's health to "
-            f"{folder}/metrics-<group>.<rank>.jsonl on its own node",
-        )
+    for target in selection.metrics:
+        if isinstance(target, PrometheusTarget):
+            files = target.folder / PATTERN
+            yield Finding(None, f"each worker takes a free port, which stands in {files} on its own node")
 
 
 def refusal(version: tuple[int, ...], environ: Mapping[str, str]) -> str | None:

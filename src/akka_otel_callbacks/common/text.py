@@ -21,6 +21,11 @@ def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
     return words if len(words) <= longest else words[: longest - 1] + "…"
 
 
+def underscored(name: str) -> str:
+    """An attribute's name as the name of a label in Prometheus."""
+    return re.sub(r"\W", "_", name)
+
+
 def label(value: str) -> str:
     """An attribute's value that every exporter takes: no lone surrogate, which is no UTF-8 and makes the whole export
     fail, no control character, and not longer than `LONGEST_LABEL`. One that had to be changed ends in a digest, so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -75,7 +76,22 @@ def companion(identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank:
         attempt = shared(_key(training))
         return identity(attempt) if attempt is not None else None
 
-    return Companion(told, lambda: gpus, rank=rank, writer=f"rank-{rank}", within=lambda: shared_trace(_key(training)))
+    return Companion(
+        told,
+        lambda: gpus,
+        rank=rank,
+        writer=f"rank-{rank}",
+        environ=lambda: _exporting(os.environ),
+        within=lambda: shared_trace(_key(training)),
+    )
+
+
+def _exporting(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment that chooses a companion's exporters. The first process of each further node has the port that
+    the environment names, as the training has it on its node."""
+    from akka_otel_callbacks.common.export.selection import beside_training
+
+    return environ if environ.get("LOCAL_RANK") == "0" else beside_training(environ)
 
 
 def tell_companions(attempt: Attempt, training: int, trace: Mapping[str, str]) -> None:

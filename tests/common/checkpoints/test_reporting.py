@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks import checkpoints
+from akka_otel_callbacks.common.export.address_files import look
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from tests.common.checkpoints.conftest import Seen
 from tests.common.scripts import run
+from tests.support.otlp_sink import wait_until
 
 RUN_ID, ATTEMPT, INSTANCE = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name, names.ATTR_SERVICE_INSTANCE_ID.name
 
@@ -118,13 +120,20 @@ def test_two_in_one_run_are_two_instances(seen: Seen, start: Callable[..., Telem
     assert len({resource[INSTANCE] for resource in resources(seen)}) == 2
 
 
-def test_it_has_files_of_its_own_and_no_port(
-    environment: pytest.MonkeyPatch, no_telemetry: None, tmp_path: Path
+def test_it_has_files_and_a_port_of_its_own(
+    environment: pytest.MonkeyPatch, no_telemetry: None, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
+    """It may end before anybody scrapes it."""
     environment.setenv("OTEL_METRICS_EXPORTER", "prometheus")
     environment.setenv("AKKA_OTEL_DIR", str(tmp_path / "figures"))
     with checkpoints.reporting(run_id="run"):
         _publish()
+        wait_until(lambda: look(tmp_path / "figures"))
+        (found,) = look(tmp_path / "figures")
+        assert found.address.startswith("localhost:")
+        assert found.address != "localhost:9464"
+    assert look(tmp_path / "figures") == []
+    assert {record.levelname for record in log.records} == {"INFO"}
     (file,) = (tmp_path / "figures").glob("metrics*.jsonl")
     assert file.name.startswith("metrics-checkpoints-")
     assert names.CHECKPOINT_OPERATION_DURATION.name in file.read_text()

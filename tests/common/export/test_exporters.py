@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -319,8 +321,25 @@ def test_a_port_that_is_taken(environment: pytest.MonkeyPatch, log: pytest.LogCa
             "OTEL_EXPORTER_PROMETHEUS_PORT": port,
         }
         with opened(environ) as (outputs, _):
-            assert kinds(outputs) == [MetricFile]
-    stand_in_warning(log, f"prometheus http://127.0.0.1:{port}/metrics", "in use")
+            assert kinds(outputs) == [PrometheusMetricReader]
+            taken = int(re.search(r":(\d+)/metrics", str(outputs[0].target)).group(1))
+            assert taken not in (0, int(port))
+    (line,) = [record.getMessage() for record in log.records]
+    assert f"port {port} is in use" in line
+
+
+def test_a_port_that_may_not_be_had_is_no_other_port(
+    environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """A firewall, or a port below 1024: another one would be refused or found by nobody."""
+    environment.setattr("socketserver.TCPServer.server_bind", _refuse)
+    with opened({"OTEL_METRICS_EXPORTER": "prometheus"}) as (outputs, _):
+        assert kinds(outputs) == [MetricFile]
+    stand_in_warning(log, "prometheus http://localhost:9464/metrics", "Permission denied")
+
+
+def _refuse(*_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_a_certificate_that_cannot_be_read(environment: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:

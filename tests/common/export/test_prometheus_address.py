@@ -74,7 +74,8 @@ def test_every_way_to_write_a_host_serves(
         environment.setenv(name, value)
     selection = select(os.environ, "run")
     assert str(selection.metrics[0]) == f"prometheus http://{shown}:{port}/metrics"
-    assert probe([selection.metrics[0]]) == [Answer(True, "the address is free")]
+    free = Answer(True, "the address is free, and will stand in akka-otel/targets-*.json")
+    assert probe([selection.metrics[0]]) == [free]
     telemetry = start()
     telemetry.capture(Report(grpo_step(1)), step=True)
     with urllib.request.urlopen(f"http://{scraped}:{port}/metrics", timeout=10) as response:

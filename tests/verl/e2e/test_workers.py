@@ -11,21 +11,26 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
+from prometheus_client.parser import text_string_to_metric_families
 from verl_cpu.train import ENVIRONMENT
 
+from akka_otel_callbacks.common.export.address_files import PID, look
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.fake_nvml import FakeDriver, build
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 from tests.support.points import Point
+from tools.prometheus import label_name, series_name
 
 UUIDS = ("GPU-11111111-aaaa-bbbb-cccc-000000000000", "GPU-22222222-aaaa-bbbb-cccc-000000000000")
 TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -99,9 +104,16 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
 
 
 @pytest.fixture(scope="module")
-def job(driver: FakeDriver) -> Iterator[Job]:
-    machine = {"POD_NAME": "pod-1", "NODE_NAME": "node-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    with worker_job("akka_otel", TRACEPARENT=TRACEPARENT, **machine, **driver.environment) as job:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the addresses of the job's processes stand."""
+    return tmp_path_factory.mktemp("addresses")
+
+
+@pytest.fixture(scope="module")
+def job(driver: FakeDriver, folder: Path) -> Iterator[Job]:
+    environ = {"POD_NAME": "pod-1", "NODE_NAME": "node-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environ |= {"OTEL_METRICS_EXPORTER": "otlp,prometheus", "AKKA_OTEL_DIR": str(folder), **driver.environment}
+    with worker_job("akka_otel", TRACEPARENT=TRACEPARENT, **environ) as job:
         yield job
 
 
@@ -133,6 +145,24 @@ def test_the_trace_and_the_settings_of_the_exporter_reach_a_worker(job: Job) -> 
         assert [version, trace_id, flags] == [*TRACEPARENT.split("-")[:2], "01"]
         assert span_id != TRACEPARENT.split("-")[2], "it is the job's own span"
         assert environment["OTEL_METRIC_EXPORT_INTERVAL"] == "1000"
+
+
+def test_a_prometheus_finds_each_worker_until_the_run_ends(job: Job, folder: Path) -> None:
+    found = wait_until(lambda: len(look(folder)) == 2 and look(folder), START_TIMEOUT_S)
+    assert {int(each.labels[PID]) for each in found} == {*job.pids}
+    ranks = {}
+    for each in found:
+        with urllib.request.urlopen(f"http://{each.address}/metrics", timeout=10) as response:
+            families = text_string_to_metric_families(response.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+        (placement,) = [s for s in samples if s.name == series_name(names.JOB_PLACEMENT, "scrape")]
+        run = placement.labels[label_name(names.ATTR_RUN_ID.name, "scrape")]
+        ranks[placement.labels[label_name(names.ATTR_JOB_RANK.name, "scrape")]] = each.address
+        assert each.labels["instance"].startswith(f"{run}.1.")
+    assert {*ranks} == {"0", "1"}
+    assert not any(address.endswith(":9464") for address in ranks.values()), "that is the trainer's"
+    job.flush()
+    assert look(folder) == []
 
 
 def test_a_flush_exports_at_once(job: Job) -> None:

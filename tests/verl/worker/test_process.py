@@ -156,16 +156,17 @@ def test_a_gpu_that_cannot_be_told_costs_its_name_only(
 
 
 @pytest.mark.parametrize(
-    ("given", "exporter", "interval"),
+    ("given", "interval"),
     [
-        ({}, None, "5000"),
-        ({"OTEL_METRICS_EXPORTER": "otlp,prometheus"}, "otlp,file", "5000"),
-        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "9"}, "none", "9"),
+        ({}, "5000"),
+        ({"OTEL_METRICS_EXPORTER": "otlp,prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "9464"}, "5000"),
+        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "9"}, "9"),
     ],
 )
-def test_workers_export_soon_and_never_serve_a_port(given: dict[str, str], exporter: str | None, interval: str) -> None:
+def test_workers_export_soon_and_leave_the_trainer_its_port(given: dict[str, str], interval: str) -> None:
     chosen = process._exporting(given)
-    assert (chosen.get("OTEL_METRICS_EXPORTER"), chosen["OTEL_METRIC_EXPORT_INTERVAL"]) == (exporter, interval)
+    assert chosen.get("OTEL_METRICS_EXPORTER") == given.get("OTEL_METRICS_EXPORTER")
+    assert (chosen["OTEL_EXPORTER_PROMETHEUS_PORT"], chosen["OTEL_METRIC_EXPORT_INTERVAL"]) == ("0", interval)
 
 
 def test_the_setup_hook_cannot_raise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ class Reporting:
 
     @guarded
     def _open(self) -> None:
-        from akka_otel_callbacks.common.export.selection import without_scrape
+        from akka_otel_callbacks.common.export.selection import also_in_files, beside_training
         from akka_otel_callbacks.common.telemetry import Telemetry
 
         with self._opening:
@@ -98,7 +98,7 @@ class Reporting:
             self._telemetry = Telemetry.start(
                 _identity(self._said, self._environ, training, name),
                 None,
-                environ=without_scrape(self._environ),
+                environ=also_in_files(beside_training(self._environ)),
                 writer=name,
                 within=_trace(self._environ) if training is None else training.trace_context(),
                 **self._providers,

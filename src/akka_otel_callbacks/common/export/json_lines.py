@@ -27,7 +27,7 @@ class JsonLines:
     """Opened at the first line, on the thread that writes. A line of anybody is never cut, and never continued."""
 
     def __init__(self, path: Path) -> None:
-        self.path = _absolute(path)
+        self.path = absolute(path)
         self.failed = 0
         self._moved = False
         self._file: BinaryIO | None = None
@@ -86,7 +86,7 @@ class JsonLines:
             )
 
 
-def _absolute(path: Path) -> Path:
+def absolute(path: Path) -> Path:
     """The path from the root, since a program may change its folder before the first line."""
     try:
         return path.absolute()

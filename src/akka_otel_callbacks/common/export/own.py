@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.sdk.resources import Resource
 
 from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.export.address_files import labels_of
 from akka_otel_callbacks.common.export.producer import Run
 from akka_otel_callbacks.common.export.push import Push
 from akka_otel_callbacks.common.export.scrape import serve
@@ -52,6 +53,8 @@ class OwnExporters:
         for output in outputs:
             if output.scraped is not None:
                 serve(output.scraped, self._run)
+            if output.address_file is not None:
+                output.address_file.publish(labels_of(resource.attributes))
             if output.exporter is not None:
                 push, when = Push(output.exporter, self._run, output.target), output.schedule
                 loop = ExportLoop(push.export, push.close, when.interval_s, when.pause_s, share)

@@ -17,9 +17,11 @@ from akka_otel_callbacks.common.export.signals import LOGS, METRICS, SIGNALS, TR
 from akka_otel_callbacks.common.export.targets import KINDS, NONE, words
 from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.export.targets.otlp import OtlpTarget
+from akka_otel_callbacks.common.export.targets.prometheus import PORT, PrometheusTarget
 from akka_otel_callbacks.common.export.targets.target import Asked, Schedule, Target
 from akka_otel_callbacks.common.text import one_line
 
+FOLDER = "AKKA_OTEL_DIR"
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0
 """A reported step is exported at once where the last export began this long ago, so that a process that is killed has
@@ -62,22 +64,22 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
         run_id: names the default folder.
         writer: where several processes of a run write, who this one is; it goes into the files' names.
     """
-    named = os.path.expanduser(_text(environ, "AKKA_OTEL_DIR"))  # no shell does that in a YAML file
-    directory = Path(named or Path("akka-otel") / _safe(run_id))
+    folder = runs_folder(environ)
+    directory = folder if _text(environ, FOLDER) else folder / _safe(run_id)
     files = {signal: directory / _file_name(signal.lower(), writer) for signal in SIGNALS}
     warnings: list[str] = []
     asked_interval_s = _interval_s(environ, warnings)
     schedule = Schedule(asked_interval_s or DEFAULT_INTERVAL_S, None if asked_interval_s else STEP_PAUSE_S)
     if _text(environ, "OTEL_SDK_DISABLED").lower() == "true":
         return Selection((), (), (), schedule, files, reason_none="OTEL_SDK_DISABLED is true")
-    asked = {signal: _asked(environ, signal, files[signal], warnings) for signal in (METRICS, TRACES)}
+    asked = {signal: _asked(environ, signal, files[signal], folder, warnings) for signal in (METRICS, TRACES)}
     if all(targets is None for targets in asked.values()):
         reason = "no exporter and no OTLP endpoint is configured"
         asked = {signal: (FileTarget(reason, files[signal]),) for signal in asked}
     return Selection(
         metrics=asked[METRICS] or (),
         traces=asked[TRACES] or (),
-        logs=_asked_logs(environ, files[LOGS], warnings),
+        logs=_asked_logs(environ, files[LOGS], folder, warnings),
         schedule=schedule,
         files=files,
         detail=detail(environ, warnings),
@@ -86,16 +88,36 @@ def select(environ: Mapping[str, str], run_id: str, writer: str = "") -> Selecti
     )
 
 
+def runs_folder(environ: Mapping[str, str]) -> Path:
+    """Where the runs have their files: one folder for all of them where the environment names one, else the one that
+    holds the folders of the runs."""
+    return Path(os.path.expanduser(_text(environ, FOLDER)) or "akka-otel")  # no shell expands a home in a YAML file
+
+
+def beside_training(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process beside the one that reports the steps, which is scraped under the port that the
+    environment names. This one takes any other."""
+    return {**environ, PORT: "0"}
+
+
+def also_in_files(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that may end before anybody scrapes it: what is scraped is in files, too."""
+    return _for_scrape(environ, f"{PrometheusTarget.kind},{FileTarget.kind}")
+
+
 def without_scrape(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process beside the one that is scraped: two cannot be on one machine under one port, so
-    this one writes files instead."""
-    asked = environ.get(f"OTEL_{METRICS}_EXPORTER")
-    return (
-        {**environ, f"OTEL_{METRICS}_EXPORTER": asked.lower().replace("prometheus", "file")} if asked else {**environ}
-    )
+    """The environment of what nobody can scrape, such as the past: it is in files instead."""
+    return _for_scrape(environ, FileTarget.kind)
 
 
-def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[str]) -> tuple[Target, ...] | None:
+def _for_scrape(environ: Mapping[str, str], kinds: str) -> dict[str, str]:
+    asked = environ.get(f"OTEL_{METRICS}_EXPORTER", "")
+    return {**environ, f"OTEL_{METRICS}_EXPORTER": asked.lower().replace(PrometheusTarget.kind, kinds)}
+
+
+def _asked(
+    environ: Mapping[str, str], signal: str, file: Path, folder: Path, warnings: list[str]
+) -> tuple[Target, ...] | None:
     """The signal's targets; None where the environment says nothing of it."""
     variable = f"OTEL_{signal}_EXPORTER"
     said = [word.strip().lower() for word in environ.get(variable, "").split(",")]
@@ -108,19 +130,20 @@ def _asked(environ: Mapping[str, str], signal: str, file: Path, warnings: list[s
     )
     otlp = OtlpVariables(environ, signal, warnings)
     if not known and (otlp.endpoint_variable or otlp.wrong_endpoint):
-        return (OtlpTarget.asked(Asked(environ, signal, f"{otlp.endpoint_variable} is set", file, warnings)),)
+        reason = f"{otlp.endpoint_variable} is set"
+        return (OtlpTarget.asked(Asked(environ, signal, reason, file, folder, warnings)),)
     if not known:
         return None
     return tuple(
-        KINDS[kind].asked(Asked(environ, signal, f"{variable}={kind}", file, warnings))
+        KINDS[kind].asked(Asked(environ, signal, f"{variable}={kind}", file, folder, warnings))
         for kind in known
         if kind != NONE
     )
 
 
-def _asked_logs(environ: Mapping[str, str], file: Path, warnings: list[str]) -> tuple[Target, ...]:
+def _asked_logs(environ: Mapping[str, str], file: Path, folder: Path, warnings: list[str]) -> tuple[Target, ...]:
     own = f"OTEL_{LOGS}_EXPORTER", f"OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT"
-    return (_asked(environ, LOGS, file, warnings) or ()) if any(_text(environ, name) for name in own) else ()
+    return (_asked(environ, LOGS, file, folder, warnings) or ()) if any(_text(environ, name) for name in own) else ()
 
 
 def _file_name(signal: str, writer: str) -> str:

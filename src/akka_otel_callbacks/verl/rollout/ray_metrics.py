@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import threading
 import time
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from ray.util import metrics as ray_metrics
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.common.run.identity import identify
+from akka_otel_callbacks.common.text import underscored
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl.state import STATE
 
@@ -30,14 +30,10 @@ def run_labels() -> dict[str, str]:
     have in Prometheus."""
     attributes = identify(os.environ, engine={}, arguments=forwarded()).attributes
     return {
-        _prometheus_name(attribute.name): str(attributes[attribute.name])
+        underscored(attribute.name): str(attributes[attribute.name])
         for attribute in LABELLED_BY
         if attribute.name in attributes
     }
-
-
-def _prometheus_name(name: str) -> str:
-    return re.sub(r"\W", "_", name)
 
 
 class RayMetric:
@@ -51,7 +47,7 @@ class RayMetric:
         self._names = tuple(labelnames or ())
         self._tags: dict[str, str] = {}
         run = run_labels()
-        self._metric = self.make(_prometheus_name(name), documentation, tag_keys=(*self._names, *run), **options)
+        self._metric = self.make(underscored(name), documentation, tag_keys=(*self._names, *run), **options)
         self._metric.set_default_tags(run)
 
     def labels(self, *values: object, **named: object) -> RayMetric:

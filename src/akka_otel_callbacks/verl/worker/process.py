@@ -37,8 +37,14 @@ def install(worker: ModuleType) -> None:
 
 def flush(worker: Any, timeout_s: float) -> bool:
     """Exports what this process has; false where it has nothing or did not finish in time. The driver has Ray call it
-    in the worker."""
-    return STATE.worker is not None and STATE.worker.flush(timeout_s)
+    in the worker at the end of the run, after which Ray kills it: nobody is to scrape it any more."""
+    if STATE.worker is None:
+        return False
+    from akka_otel_callbacks.common.export.address_files import withdraw_all
+
+    flushed = STATE.worker.flush(timeout_s)
+    withdraw_all()
+    return flushed
 
 
 class LastKnownRole:
@@ -153,9 +159,9 @@ def _device_ids(config: Any, environ: Mapping[str, str]) -> list[int | str]:
 
 def _exporting(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment that chooses a worker's exporters."""
-    from akka_otel_callbacks.common.export.selection import without_scrape
+    from akka_otel_callbacks.common.export.selection import beside_training
 
-    return {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **without_scrape(environ)}
+    return {"OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_S * 1000), **beside_training(environ)}
 
 
 def _speaks_for_node(environ: Mapping[str, str]) -> bool:

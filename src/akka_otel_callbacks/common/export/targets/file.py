@@ -58,13 +58,17 @@ class FileTarget(Target):
         return LogFile(self.path)
 
     def probe(self, timeout_s: float) -> Answer:
-        try:
-            existing = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
-            is_usable = existing.is_file() if existing == self.path else existing.is_dir()
-        except OSError as error:  # a name that is too long, a working folder that is gone
-            return Answer(False, f"{self.path}: {error.strerror or error}")
-        if not is_usable:
-            return Answer(False, f"{existing} is in the way")
-        if not os.access(existing, os.W_OK):
-            return Answer(False, f"{existing} cannot be written")
-        return Answer(True, "can be written")
+        reason = why_not_written(self.path)
+        return Answer(not reason, reason or "can be written")
+
+
+def why_not_written(path: Path) -> str:
+    """Why a file cannot be written, and folders made for it; empty where it can."""
+    try:
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+        is_usable = existing.is_file() if existing == path else existing.is_dir()
+    except OSError as error:  # a name that is too long, a working folder that is gone
+        return f"{path}: {error.strerror or error}"
+    if not is_usable:
+        return f"{existing} is in the way"
+    return "" if os.access(existing, os.W_OK) else f"{existing} cannot be written"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from inspect import signature
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from akka_otel_callbacks.common.export.address_files import PATTERN, AddressFile, look
 from akka_otel_callbacks.common.export.signals import METRICS
+from akka_otel_callbacks.common.export.targets.file import why_not_written
 from akka_otel_callbacks.common.export.targets.target import Answer, Asked, MetricOutput, Schedule, Target
 from akka_otel_callbacks.common.forks import call_in_children
 from akka_otel_callbacks.common.text import one_line
@@ -36,18 +41,25 @@ class PrometheusTarget(Target):
 
     host: str
     port: int
+    """The one that is asked for; 0 is any. Where another process has it, any other is taken."""
+    folder: Path
+    """Where a Prometheus looks for the addresses of all processes."""
 
     @classmethod
     def asked(cls, asked: Asked) -> PrometheusTarget:
         host = asked.environ.get(HOST, "").strip() or DEFAULT_HOST
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        return cls(asked.reason, host, _port(asked.environ, asked.warnings))
+        return cls(asked.reason, host, _port(asked.environ, asked.warnings), asked.folder)
 
     @property
     def where(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/metrics"
+        return f"http://{_bracketed(self.host)}:{self.port}/metrics"
+
+    @property
+    def address(self) -> str:
+        """What a Prometheus is to scrape. A host that means all of them is reached by the machine's name."""
+        return f"{_bracketed(socket.gethostname() if _is_any(self.host) else self.host)}:{self.port}"
 
     def open_metrics(self, schedule: Schedule) -> MetricOutput:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -55,28 +67,54 @@ class PrometheusTarget(Target):
         reader_class = _reader_class()
         registry = CollectorRegistry()  # of our own: the process-wide one belongs to the user's program
         reader = reader_class(registry=registry, resource_attribute_filter=LABELS.__contains__)
-        server, _ = start_http_server(self.port, addr=self.host, registry=registry)
+        try:
+            server, _ = start_http_server(self.port, addr=self.host, registry=registry)
+            reason = self.reason
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            server, _ = start_http_server(0, addr=self.host, registry=registry)
+            reason = f"{self.reason}, port {self.port} is in use"
         # A forked child that outlives the run would hold the port, and take scrapes that it has no thread to answer.
         call_in_children(weakref.WeakMethod(server.socket.close))
+        target = replace(self, port=server.server_port, reason=reason)
+        file = AddressFile(self.folder, target.address)
 
         def close() -> None:
+            file.withdraw()
             server.shutdown()
             server.server_close()
 
-        return MetricOutput(self, schedule, scraped=reader, close=close)
+        return MetricOutput(target, schedule, scraped=reader, address_file=file, close=close)
 
     def probe(self, timeout_s: float) -> Answer:
         try:
             _reader_class()
         except ImportError as error:
             return Answer(False, self.why(error))
+        files = self.folder / PATTERN
+        if reason := why_not_written(files):
+            return Answer(False, f"no Prometheus finds the processes by {files}: {reason}")
+        served = self._served()
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, *_, address = found[0]  # as prometheus_client chooses
             socket.create_server((address[0], self.port), family=family).close()
         except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can look like this
+            if getattr(error, "errno", None) == errno.EADDRINUSE:
+                return Answer(
+                    False, f"port {self.port} is in use: a training takes another one, which stands in {files}{served}"
+                )
             return Answer(False, f"the address cannot be opened: {getattr(error, 'strerror', None) or error}")
-        return Answer(True, "the address is free")
+        return Answer(True, f"the address is free, and will stand in {files}{served}")
+
+    def _served(self) -> str:
+        """What is served already, for people."""
+        try:
+            found = [each.address for each in look(self.folder) if each.alive is not False]
+        except OSError:  # there is no such folder yet
+            found = []
+        return f"\nthere now: {', '.join(found)}" if found else ""
 
 
 def _reader_class() -> type[PrometheusMetricReader]:
@@ -94,6 +132,17 @@ def _reader_class() -> type[PrometheusMetricReader]:
             "pip install 'akka-otel-callbacks[prometheus]'"
         )
     return PrometheusMetricReader
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:  # a name
+        return False
 
 
 def _port(environ: Mapping[str, str], warnings: list[str]) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from akka_otel_callbacks.common.export.address_files import AddressFile
     from akka_otel_callbacks.common.logs.push import LogExporter
 
 
@@ -28,6 +29,8 @@ class Asked:
     """What names the target, for people."""
     file: Path
     """The signal's embedded file."""
+    folder: Path
+    """Where the runs have their files."""
     warnings: list[str] = field(default_factory=list)
     """Takes a line for each value that cannot be used."""
 
@@ -49,6 +52,8 @@ class MetricOutput:
     schedule: Schedule
     exporter: MetricExporter | None = None
     scraped: PrometheusMetricReader | None = None
+    address_file: AddressFile | None = None
+    """By which a Prometheus finds the reader."""
     close: Callable[[], None] = field(default=lambda: None)
 
 
