@@ -16,7 +16,7 @@ from akka_otel_callbacks.cli import app
 HEAVY = "torch transformers trl datasets opentelemetry google.protobuf"
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["show"], ["targets"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["show"], ["watch"], ["targets"], ["doctor"]])
 def test_help_says_what_a_command_does(command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0
@@ -59,5 +59,10 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_a_wrong_call_is_a_usage_error() -> None:
-    for arguments in (["nonsense"], ["show"], ["demo", "--steps", "0"], ["demo", "--engine", "none"]):
+    for arguments in (
+        ["nonsense"],
+        ["show", "--json", "--csv"],
+        ["demo", "--steps", "0"],
+        ["demo", "--engine", "none"],
+    ):
         assert CliRunner().invoke(app, arguments).exit_code == 2

@@ -19,6 +19,7 @@ VALUES = {
 ANYWHERE = {"trl", "verl"}
 """Packages that are looked for."""
 OTHERWISE = {
+    "cli.data": {"step", "values", "failed"},  # headings
     "cli.demo": {"reward", "loss"},  # parts of names
     "cli.replay": {"step"},  # a word of a sentence
     "cli.table": {"latest"},  # a heading

@@ -61,13 +61,40 @@ def demo_command(
 
 @app.command("show")
 def show_command(
-    path: Annotated[Path, typer.Argument(help="A run's folder, a folder of runs, or a file of OTLP/JSON lines.")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Runs' folders, folders of runs, or files of OTLP/JSON lines.",
+            show_default="AKKA_OTEL_DIR or akka-otel",
+        ),
+    ] = None,
     every_run: Annotated[bool, typer.Option("--all", help="Every run in the files, not the newest only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON document.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A row for each value.")] = False,
 ) -> None:
-    """Show every metric of a run with its latest value, from the files that it wrote."""
-    from akka_otel_callbacks.cli.show import show
+    """Show every metric of a run with its course, how the run ended, its spans and its warnings. Of several paths, show
+    the runs beside each other."""
+    from akka_otel_callbacks.cli.show import As, show
 
-    show(path, every_run=every_run)
+    if as_json and as_csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    show(paths or (), every_run=every_run, form=As.JSON if as_json else As.CSV if as_csv else As.TABLES)
+
+
+@app.command("watch")
+def watch_command(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run's folder or file, or a folder of runs.", show_default="the newest in AKKA_OTEL_DIR or akka-otel"
+        ),
+    ] = None,
+) -> None:
+    """Watch a run in the terminal until it ends. Exit code 1 where it failed or was interrupted."""
+    from akka_otel_callbacks.cli.watch import watch
+
+    if not watch(path):
+        raise typer.Exit(1)
 
 
 @app.command("replay")

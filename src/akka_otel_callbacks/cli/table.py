@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import pairwise
 
 from rich.console import RenderableType
@@ -13,8 +13,10 @@ from rich.text import Text
 
 from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 from akka_otel_callbacks.reading import Series, Session
+from akka_otel_callbacks.reading.points import Key
 
 BARS = "▁▂▃▄▅▆▇█"
 COURSE_WIDTH = 16
@@ -29,10 +31,8 @@ def tables(session: Session, width: int) -> Iterator[RenderableType]:
     series = session.sorted_series()
     scalars = [one for one in series if one.histogram is None]
     histograms = [one for one in series if one.histogram is not None]
-    wide = width >= WIDE
     if scalars:
-        heads = ("metric", "latest", "unit", *(("first", "least", "most") if wide else ()), "over time")
-        yield _table(heads, [_scalar_row(one, wide) for one in scalars], scalars, session)
+        yield _scalars(scalars, session, width)
     if histograms:
         heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
         yield _table(heads, map(_histogram_row, histograms), histograms, session)
@@ -41,9 +41,28 @@ def tables(session: Session, width: int) -> Iterator[RenderableType]:
         notes.append(f"Names are shown without their prefix {names.PREFIX}")
     if not all(map(session.is_current, series)):
         notes.append("Dim: not part of the newest export, the last value it had.")
-    if scalars and not wide:
+    if scalars and width < WIDE:
         notes.append(f"A terminal of {WIDE} columns also shows the first, least and most of each course.")
     yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
+
+
+def essentials(session: Session, metrics: Sequence[Metric], width: int, rows: int) -> RenderableType:
+    """As many series of these metrics as fit into that many rows, the first metrics first."""
+    shown: list[Series] = []
+    left = rows - 1  # the head
+    for metric in metrics:
+        series = [one for one in session.of(metric) if one.histogram is None]
+        left -= len(series) + any(one.labels for one in series)
+        if left < 0:
+            break
+        shown += series
+    return _scalars(shown, session, width)
+
+
+def _scalars(series: list[Series], session: Session, width: int) -> Table:
+    wide = width >= WIDE
+    heads = ("metric", "latest", "unit", *(("first", "least", "most") if wide else ()), "over time")
+    return _table(heads, [_scalar_row(one, wide) for one in series], series, session)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
@@ -53,14 +72,13 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Ser
     for head in heads:
         right = head in NUMBERS
         table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    ours, named = {one.name for one in series if one.key.scope == SCOPE}, ""
+    ours, named = our_names(one.key for one in series), ""
     for one, row in zip(series, rows, strict=True):
         if one.labels and one.name != named:
             table.add_row(short(one.name))
         named = one.name
-        first = f"  {_labels(one)}" if one.labels else short(one.name)
-        if one.name in ours and one.key.scope != SCOPE:
-            first += f" ({printable(one.key.scope)})"
+        first = f"  {labels(one.key)}" if one.labels else short(one.name)
+        first += whose(one.key, ours)
         table.add_row(first, *row, style=None if session.is_current(one) else "dim")
     return table
 
@@ -114,10 +132,19 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
     return "".join(BARS[min(int((mean - low) / span * len(BARS)), len(BARS) - 1)] for mean in means)
 
 
-def _labels(series: Series) -> str:
-    """Ours by their values, which say enough."""
-    ours = series.name.startswith(names.PREFIX)
-    return printable(", ".join(short(value) if ours else f"{key}={short(value)}" for key, value in series.labels))
+def labels(key: Key) -> str:
+    """What tells a series from the others of its metric: of ours the attributes' values, which say enough."""
+    ours = key.name.startswith(names.PREFIX)
+    return printable(", ".join(short(value) if ours else f"{name}={short(value)}" for name, value in key.labels))
+
+
+def our_names(keys: Iterable[Key]) -> set[str]:
+    return {key.name for key in keys if key.scope == SCOPE}
+
+
+def whose(key: Key, ours: Set[str]) -> str:
+    """Says of a series whose it is, where somebody else gave it a name that one of ours has, too."""
+    return f" ({printable(key.scope)})" if key.name in ours and key.scope != SCOPE else ""
 
 
 def short(name: str) -> str:

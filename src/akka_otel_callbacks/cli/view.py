@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
@@ -14,6 +15,8 @@ from akka_otel_callbacks.cli.table import count_of, figure, tables
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.reading import Run, Session
+from akka_otel_callbacks.reading.ending import How
+from akka_otel_callbacks.reading.follower import is_gone
 
 TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 SETTINGS = (
@@ -29,16 +32,16 @@ PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
 def view(run: Run, width: int) -> RenderableType:
     """Everything that is known of it, for a terminal of that many columns. The further processes of a training are
     named; where nothing else is there, they are shown."""
-    parts: list[RenderableType] = [*_header(run)]
+    parts: list[RenderableType] = [*header(run)]
     for session in [run.session] if run.session else run.others:
         parts += tables(session, width)
     parts += story(run)
     return Group(*parts)
 
 
-def _header(run: Run) -> Iterator[Text]:
-    yield Text(" · ".join(map(printable, _title(run))), style="bold")
-    yield Text(" · ".join(_course(run)))
+def header(run: Run) -> Iterator[Text]:
+    yield Text(" · ".join(map(printable, title(run))), style="bold")
+    yield Text(" · ".join([*course(run), *_extent(run)]))
     if settings := [f"{_last(setting)} {printable(run.resource[setting.name])}" for setting in _said(run)]:
         yield Text(" · ".join(settings))
     if run.others and run.session:
@@ -46,7 +49,7 @@ def _header(run: Run) -> Iterator[Text]:
         yield Text(f"{count_of(len(run.others), 'more process', 'more processes')}: {processes}")
 
 
-def _title(run: Run) -> Iterator[str]:
+def title(run: Run) -> Iterator[str]:
     """Most runs have one attempt only, which needs no number."""
     yield run.name
     attempt = run.resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
@@ -57,13 +60,20 @@ def _title(run: Run) -> Iterator[str]:
             yield value.rpartition("/")[2]
 
 
-def _course(run: Run) -> Iterator[str]:
-    """How it went, from its end to its beginning."""
+def course(run: Run) -> Iterator[str]:
+    """How it goes, or how it ended, and how far it came."""
     yield printable(str(run.ending))
+    if run.ending.how is How.UNKNOWN and run.newest_ns:
+        gone = ", its process is gone" if is_gone(run) else ""
+        yield f"last heard of {duration((time.time_ns() - run.newest_ns) // 10**9)} ago{gone}"
     if run.step is not None:
         yield f"step {run.step}" + (f" of {run.planned}" if run.planned else "")
     if run.start_ns:
-        yield duration((run.newest_ns - run.start_ns) / 1e9)
+        yield f"took {duration((run.newest_ns - run.start_ns) / 1e9)}"
+
+
+def _extent(run: Run) -> Iterator[str]:
+    if run.start_ns:
         yield f"began {when(run.start_ns)} UTC"
     if run.session:
         yield count_of(run.session.exports, "export")

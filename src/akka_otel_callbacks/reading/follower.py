@@ -1,0 +1,54 @@
+"""Follows a run while it is written."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading.ending import How
+from akka_otel_callbacks.reading.places import files, runs
+from akka_otel_callbacks.reading.reader import Reader
+from akka_otel_callbacks.reading.run import Run
+
+
+class Follower:
+    """Of a run's file or folder, or of the newest run in a folder of runs, which may have none yet. The run that was
+    newest at the first look stays the one, so that nobody's view jumps."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place: Path | None = None
+        self._reader = Reader()
+
+    def look(self) -> Run | None:
+        """The run with all that was written meanwhile, also by processes that came later; None before there is one."""
+        try:
+            if self.place is None:
+                below = [self.path] if files(self.path) else runs(self.path)
+                self.place = below[-1] if below else None
+            self._reader.add(files(self.place) if self.place else ())
+        except OSError:  # not there yet, or not any more
+            return None
+        found = self._reader.read(growing=True)
+        return found[-1] if found else None
+
+
+def is_over(run: Run) -> bool:
+    """Whether nothing more is to be expected: its end is recorded, or its process is gone from this machine."""
+    return run.ending.how is not How.UNKNOWN or is_gone(run)
+
+
+def is_gone(run: Run) -> bool:
+    """Whether the process that trains ran on this machine and does not any more. False where that is not known."""
+    pid = run.resource.get(names.ATTR_PROCESS_PID.name, "")
+    if os.name != "posix" or not pid.isdecimal() or run.resource.get(names.ATTR_HOST_NAME.name) != socket.gethostname():
+        return False
+    try:
+        os.kill(int(pid), 0)  # asks whether it is there, and does nothing to it
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
