@@ -13,6 +13,7 @@ from tests.servers.runs import DCGM_PERCENT, HEALTHY_GPU, SICK_THROTTLE
 from tests.servers.world import Answer, World
 from tools.prometheus import Dialect
 
+GRADER_LABELS = "akka_optimize_training_rl_term", "akka_optimize_training_rl_grader_failure_cause"
 RL_COUNTER = "akka_optimize_training_rl_step_count_total"
 VARIABLES = {"run": "grpo"}
 ON_RAY = "Ray's nodes and vLLM's servers: tests/verl/e2e/test_servers.py"
@@ -47,11 +48,15 @@ def utilization_of_dcgm(answer: Answer) -> None:
 
 
 def failures(answer: Answer) -> None:
-    """A rate over all the time is what was counted. What the first scrape had already is no increase."""
-    [(labels, rates)] = answer.course
-    (counted,) = answer.truth.select("akka_optimize_training_rl_grader_failures_total")
-    assert {*labels.items()} <= {*counted.labels.items()}
-    assert 0 < sum(rates) * SCRAPE_S <= counted.value * 1.3
+    """A rate over all the time is what was counted, by term and cause. Causes that did not come have a 0."""
+    counted = {
+        frozenset(each.labels[name] for name in GRADER_LABELS): each.value
+        for each in answer.truth.select("akka_optimize_training_rl_grader_failures_total")
+    }
+    rated = {frozenset(labels.values()): sum(rates) * SCRAPE_S for labels, rates in answer.course}
+    assert rated.keys() == counted.keys()
+    assert [*map(bool, rated.values())].count(True) == 1
+    assert all((rated[of] > 0) == (value > 0) and rated[of] <= value * 1.3 for of, value in counted.items())
 
 
 def one_throttle_reason(answer: Answer) -> None:

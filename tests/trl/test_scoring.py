@@ -16,14 +16,16 @@ from transformers import AutoTokenizer, Qwen3Config, Qwen3ForSequenceClassificat
 
 pytest.importorskip("uvicorn", reason="the judge of these tests is a real server")
 
+from akka_otel_callbacks.common.graders.failure import CAUSES
 from akka_otel_callbacks.common.graders.ledger import _open
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.graders import GraderFailure, JsonLabelMatch, Judge, JudgeStopped, graded
+from akka_otel_callbacks.testing import telemetry_in_memory
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, scoring
 from tests.support import tiny
 from tests.support.judge_server import judge_server, score_of
 from tests.trl.runs import Run, exported_run
-from tests.trl.trainings import common
+from tests.trl.trainings import common, online
 
 ASYNC = "async" in inspect.getsource(trl.GRPOTrainer._calculate_rewards)
 needs_async = pytest.mark.skipif(not ASYNC, reason=f"TRL {trl.__version__} has no asynchronous rewards")
@@ -157,9 +159,30 @@ def test_a_judge_and_rules_have_their_own_terms_failures_and_tokens(tiny_model: 
         ("model:judge-4b", "output"): server.tokens("output"),
     }
     failures = counted(run, names.RL_GRADER_FAILURES)
-    assert failures.pop(("model:judge-4b", "unreadable")) == rollouts // 4
-    assert set(failures) == {("rule:length.py", "ungradable")}
-    assert 0 < failures["rule:length.py", "ungradable"] < rollouts
+    assert failures.keys() == {(term, cause) for term in timed_terms(run) for cause in CAUSES}
+    failed = {series: count for series, count in failures.items() if count}
+    assert failed.keys() == {("model:judge-4b", "unreadable"), ("rule:length.py", "ungradable")}
+    assert failed["model:judge-4b", "unreadable"] == rollouts // 4
+    assert 0 < failed["rule:length.py", "ungradable"] < rollouts
+
+
+def test_failures_are_published_from_zero_before_the_first_step(tiny_model: str) -> None:
+    """So that the increase over a time has those of the first step, too."""
+    seen: list[float] = []
+    series = {"rl.term": "rule:never.py", "rl.grader.failure.cause": "ungradable"}
+
+    @graded(term="rule:never.py")
+    def never(completion: str) -> float:
+        seen.append(memory.latest("rl.grader.failures", series))
+        raise GraderFailure("ungradable")
+
+    with telemetry_in_memory() as memory:
+        callback = AkkaTelemetryCallback(meter_provider=memory.meter_provider)
+        online(
+            "GRPO", tiny_model, [callback], rewards={never: 1.0}, max_steps=1, trainer={"reward_funcs": [never]}
+        ).train()
+        assert memory.latest("rl.grader.failures", series) == len(seen)
+    assert seen == [0] * len(seen) != []
 
 
 @needs_async
@@ -227,7 +250,7 @@ def test_a_refused_judge_ends_the_training(tiny_model: str) -> None:
     histogram = run.histogram(DURATION, of="model:judge-4b")
     assert histogram is not None
     assert histogram.count == ROWS, "the step that it ended was not reported"
-    assert counted(run, names.RL_GRADER_FAILURES) == {}
+    assert counted(run, names.RL_GRADER_FAILURES) == dict.fromkeys((("model:judge-4b", cause) for cause in CAUSES), 0)
     (job,) = run.sink.spans()
     assert "secret" not in str(job)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from akka_otel_callbacks.common.graders.figures import set_graders
+from akka_otel_callbacks.common.graders.figures import no_failures, set_graders
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.vocabulary import names
@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl.attach import Arguments, argument
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
-from akka_otel_callbacks.trl.loop import Loop, is_scalar
+from akka_otel_callbacks.trl.loop import Loop, TranslatedStep, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
 from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, calls_of, tap_regions, values_held
 from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, UPDATE_KEYS, rl_step, set_logged_rewards, update_step
@@ -159,6 +159,8 @@ class RLLoop(Loop):
             group=getattr(trainer, "num_generations", None),
         )
         self._scorings = Scorings(trainer, self._terms)
+        for term in sorted(self._scorings.own_terms()):  # a failure in the first step is an increase, too
+            self._emit(TranslatedStep(RLStep(grader_failures=no_failures(term))))
         if not tap_regions():
             self.missing.append(REGION)
         self._wrap(trainer, "_calculate_rewards", self._rewarded, self._scorings.begin)

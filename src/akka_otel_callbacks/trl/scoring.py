@@ -47,6 +47,10 @@ class Scorings(Ledger):
         self.heard = False
         """Whether TRL entered a region of theirs so far."""
 
+    def own_terms(self) -> set[str]:
+        """The terms of functions that note their calls, and so their failures, by themselves."""
+        return {each.label for named in self._rewarders.values() for each in named if each.own is not None}
+
     def begin(self) -> None:
         """The trainer is about to have a batch scored. Where that failed before, it starts anew."""
         if self._is_open:

@@ -24,6 +24,7 @@ calls = st.lists(
         st.none() | st.sampled_from(CAUSES),
         st.none() | st.integers(0, 1000),
         st.none() | st.integers(0, 1000),
+        st.booleans(),
     ),
     max_size=12,
 )
@@ -47,13 +48,15 @@ def test_counters_add_up_over_steps_and_histograms_have_every_rollout(steps: lis
         recorder.record(step)  # twice in a row is once
         for call in made:
             rows[call.term] += call.rows
+            for cause in CAUSES if call.may_fail else ():
+                failures[call.term, cause] += 0
             if call.cause:
                 failures[call.term, call.cause] += call.rows
             for kind, count in (("input", call.input_tokens), ("output", call.output_tokens)):
                 if count is not None:
                     tokens[call.term, kind] += count
-    assert counted(recorder, names.RL_GRADER_FAILURES) == failures
-    assert counted(recorder, names.RL_GRADER_TOKENS) == tokens
+    assert counted(recorder, names.RL_GRADER_FAILURES) == dict(failures)  # a Counter takes a missing one for 0
+    assert counted(recorder, names.RL_GRADER_TOKENS) == dict(tokens)
     recorded: Counter[str] = Counter()
     for record in records:
         for metric, attributes, values in record.distributions:

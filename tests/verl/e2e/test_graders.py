@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
+from akka_otel_callbacks.common.graders.failure import CAUSES
 from akka_otel_callbacks.common.vocabulary import names
 from tests.support.judge_server import JudgeServer, judge_server
 from tests.verl.e2e.harness import Case, Run, trained
@@ -75,7 +76,8 @@ def test_tokens_and_failures_are_those_of_the_texts_that_were_trained_on(judged:
         tokens["output"] += answers[f"Rate this. {text}"].output_tokens
     assert counted(run, names.RL_GRADER_TOKENS) == {(JUDGE, kind): count for kind, count in tokens.items()}
     failed = sum(len(text) % 3 == 0 for text in texts)
-    assert counted(run, names.RL_GRADER_FAILURES) == ({(RULE, "ungradable"): failed} if failed else {})
+    from_zero = dict.fromkeys(((term, cause) for term in (RULE, JUDGE) for cause in CAUSES), 0)
+    assert counted(run, names.RL_GRADER_FAILURES) == {**from_zero, (RULE, "ungradable"): failed}
 
 
 def test_what_travels_with_a_rollout_is_no_term_and_in_no_log(judged: tuple[Run, JudgeServer]) -> None:

@@ -19,6 +19,8 @@ class Call(NamedTuple):
     input_tokens: int | None = None
     """Of all rows together, as the judge counted them; None where it did not."""
     output_tokens: int | None = None
+    may_fail: bool = False
+    """Whether a failure would be known: one of the package's own graders made the call."""
 
 
 def encoded(calls: Iterable[Call]) -> str:

@@ -40,5 +40,5 @@ class Scoring:
         self.failed = cause is not None
         if self._rows and (error is None or self.failed):
             tokens = self.input_tokens, self.output_tokens
-            note(Call(self._term, seconds / self._rows, self._rows, cause, *tokens))
+            note(Call(self._term, seconds / self._rows, self._rows, cause, *tokens, may_fail=True))
         return self.failed
