@@ -70,6 +70,8 @@ def test_grpo_learns_and_shows_what_it_wrote(tmp_path: Path) -> None:
     assert f"To look again: akka-otel show {relative}\n" in result.stdout
     shown = CliRunner().invoke(app, ["show", str(directory)])
     assert shown.stdout.strip() in result.stdout
+    assert result.stdout.endswith(f"The page is {relative / 'report.html'}\n")
+    assert "real_words" in (directory / "report.html").read_text()
 
 
 @needs_trl

@@ -28,7 +28,7 @@ FILLS_FOR_BOTH = (
     "common.recording.rewards",
     "common.recording.tools",
 )
-ONLY_READ = ("cli", "demo", "reading", "replay", "testing")
+ONLY_READ = ("cli", "demo", "reading", "replay", "report", "testing")
 """They show, or say again, what others publish."""
 REGISTRY = load(ROOT / "registry")
 BY_NAME = {value.name: key for key, value in vars(names).items() if key in {constant(m.name) for m in REGISTRY.metrics}}

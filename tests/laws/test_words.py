@@ -37,6 +37,11 @@ OTHERWISE = {
     "replay.verl_console": {"actor_rollout_ref"},  # verl's configuration
     "replay.verl_file": {"step"},  # verl's own word
     "replay.verl_settings": {"trainer"},  # verl's configuration
+    "report.drawing": {"other"},  # what parts leave of a whole
+    "report.hardware_panels": {"gpu", "memory"},  # names of panels, as the next three
+    "report.page": {"values"},
+    "report.rl_panels": {"reward", "truncated"},
+    "report.rules": {"gpu", "reward"},
     "trl.attach": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
     "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes

@@ -97,6 +97,22 @@ def watch_command(
         raise typer.Exit(1)
 
 
+@app.command("report")
+def report_command(
+    paths: Annotated[
+        list[Path], typer.Argument(help="A run's folder, a folder of runs, or a file of OTLP/JSON lines. Or several.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where the page goes.", show_default="report.html in the run's folder"),
+    ] = None,
+) -> None:
+    """Write a page with a run's figures over time and what deserves attention: one HTML file that opens anywhere."""
+    from akka_otel_callbacks.cli.report import report
+
+    report(paths, output)
+
+
 @app.command("replay")
 def replay_command(
     paths: Annotated[

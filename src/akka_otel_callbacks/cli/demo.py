@@ -20,12 +20,15 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from akka_otel_callbacks.cli.output import stderr, stdout, stop
+from akka_otel_callbacks.cli.report import FILE, write
 from akka_otel_callbacks.cli.view import view
 from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.reading import Reader, files
+from akka_otel_callbacks.report import Report
+from akka_otel_callbacks.report.history import histories
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -139,7 +142,8 @@ def _say_where(target: Target, console: Console) -> None:
         return
     if not target.path.exists():
         raise stop(f"Nothing was written to {target.path}; the warnings above say why.", code=1)
-    *_, run = Reader(files(target.path.parent)).read()
+    *_, run = runs = Reader(files(target.path.parent)).read()
     console.print(view(run, console.width))
     console.print(f"The files lie in {target.path.parent}", soft_wrap=True)
     console.print(f"To look again: akka-otel show {shlex.quote(str(target.path.parent))}", soft_wrap=True)
+    write(Report(histories(runs)[-1:]), target.path.parent / FILE)

@@ -1,0 +1,44 @@
+"""`akka-otel report`: one or more runs as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from akka_otel_callbacks.cli.open import open_runs
+from akka_otel_callbacks.cli.output import printable, stdout, stop
+from akka_otel_callbacks.report import Report
+from akka_otel_callbacks.report.history import histories
+
+FILE, OF_SEVERAL = "report.html", "akka-otel-report.html"
+
+
+def report(paths: Sequence[Path], output: Path | None = None) -> None:
+    """Writes the page and says where it is. What cannot be read ends with the reason, as `show` does."""
+    runs, places = [], []
+    for path in paths:
+        opened = open_runs(path)
+        if not opened.runs:
+            raise stop(
+                f"{opened.place} holds no figures yet: a run writes its first ones after its first step.", code=1
+            )
+        runs.append(histories(opened.runs)[-1])
+        places.append(opened.place)
+        for note in opened.notes:
+            stdout().print(note, style="dim", soft_wrap=True)
+    write(Report(runs), output or beside(places))
+
+
+def write(made: Report, output: Path) -> None:
+    try:
+        made.save(output)
+    except OSError as error:
+        raise stop(f"{output} cannot be written: {error.strerror}. --output names another file.", code=2) from error
+    stdout().print(f"The page is {printable(str(output), longest=len(str(output)))}", soft_wrap=True)
+
+
+def beside(places: Sequence[Path]) -> Path:
+    """In the run's folder; of several runs, here."""
+    if len(places) > 1:
+        return Path(OF_SEVERAL)
+    return (places[0] if places[0].is_dir() else places[0].parent) / FILE

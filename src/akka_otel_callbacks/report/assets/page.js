@@ -1,0 +1,131 @@
+'use strict';
+/* The page around the charts: what stands out, the panels, who the runs were, and what is absent. */
+
+let page = JSON.parse(document.getElementById('data').textContent);
+
+/* A run's name with the colour that it has in all charts. */
+function runName(run, number) {
+  const swatch = make('i', { className: 'area' });
+  swatch.style.background = `var(--c${number % 8})`;
+  return make('h3', { className: 'run' }, swatch, run.name);
+}
+
+function facts() {
+  return page.runs.map((run, number) => make('div', {},
+    ...(page.runs.length > 1 ? [runName(run, number)] : []),
+    make('dl', {}, ...run.facts.map(fact => make('div', {}, make('dt', {}, fact.label),
+      make('dd', {}, make('b', {}, fact.value), make('span', {}, fact.hint)))))));
+}
+
+function findings() {
+  if (!page.verdicts.length) {
+    return [make('p', { className: 'finding good' }, make('strong', {}, 'Nothing needs attention. '),
+      `None of the ${page.rules.length} rules applies.`)];
+  }
+  return page.verdicts.map(verdict => make('p', { className: verdict.bad ? 'finding bad' : 'finding' },
+    make('a', { href: `#${verdict.panel}` }, verdict.name),
+    `${page.runs.length > 1 ? ` in ${page.runs[verdict.run].name}` : ''}: ${verdict.found.join('; ')}`,
+    make('small', {}, `Rule: ${verdict.rule}.`)));
+}
+
+function showVerdict() {
+  const rules = make('details', {}, make('summary', {}, 'The rules'),
+    make('ul', {}, ...page.rules.map(rule => make('li', {}, `${rule.name}: ${rule.words}.`))));
+  document.getElementById('verdict').replaceChildren(
+    make('h2', { id: 'verdict-title' }, page.runs.length > 1 ? 'Verdict by run' : 'Verdict'), ...facts(),
+    make('div', { id: 'found' }, ...findings()), rules);
+}
+
+/* A panel's charts. What cannot be laid upon each other has a chart for each run. */
+function split(panel) {
+  return panel.charts.flatMap(chart => {
+    const named = { ...chart, fallback: panel.title.toLowerCase() };
+    const apart = chart.heat.length || chart.drawn.some(one => one.form === 'stack');
+    if (page.runs.length === 1 || !apart) {
+      const drawn = page.runs.length === 1 ? chart.drawn : chart.drawn.filter(one => one.form !== 'band');
+      return [{ ...named, drawn }];
+    }
+    return page.runs.map((run, number) => {
+      const own = list => list.filter(one => one.run === number);
+      return { ...named, alone: true, title: [chart.title, run.name].filter(Boolean).join(' · '),
+        drawn: own(chart.drawn), heat: own(chart.heat), marks: own(chart.marks), limits: own(chart.limits) };
+    }).filter(one => one.drawn.length || one.heat.length);
+  });
+}
+
+function showPanels() {
+  const there = page.panels.filter(panel => panel.charts.length || panel.words.length);
+  document.getElementById('panels').replaceChildren(...there.map(panel => {
+    const title = `${panel.name}-title`;
+    return make('section', { className: panel.wide ? 'panel wide' : 'panel', id: panel.name, 'aria-labelledby': title },
+      make('h2', { id: title }, panel.title), make('p', { className: 'question' }, panel.question),
+      ...(panel.charts.length ? [] : [make('p', {}, `Absent, because ${panel.why.join('; ')}.`)]), make('div', { className: 'charts' }), ...happened(panel.charts),
+      ...(panel.words.length ? [make('ul', { className: 'words' }, ...panel.words.map(said => make('li', {}, said.text)))] : []));
+  }));
+  there.forEach(panel => {
+    const charts = document.querySelector(`#${panel.name} .charts`);
+    split(panel).forEach((chart, number) => {
+      const box = make('div', { className: 'box' });
+      charts.append(box);
+      show(box, chart, `${panel.name}.${number}`);
+    });
+  });
+}
+
+function showPlaces() {
+  const links = page.panels.map(panel => make('a', { href: `#${panel.name}`, className: panel.charts.length ? '' : 'empty' }, panel.title));
+  document.getElementById('places').replaceChildren(...links, make('a', { href: '#who' }, 'Who'), make('a', { href: '#absent' }, 'Absent'),
+    make('span', { id: 'at', 'aria-live': 'off' }));
+}
+
+function table(heads, rows) {
+  return make('div', { className: 'scroll', tabIndex: 0 }, make('table', {},
+    ...(heads.length ? [make('thead', {}, make('tr', {}, ...heads.map(head => make('th', { scope: 'col' }, head))))] : []),
+    make('tbody', {}, ...rows)));
+}
+
+function showWho() {
+  const several = page.runs.length > 1;
+  const rows = page.who.map(row => make('tr', row.differs ? { className: 'differs' } : {},
+    make('th', { scope: 'row' }, row.label), ...row.values.map(value => make('td', {}, value || '–'))));
+  document.getElementById('who').classList.toggle('several', several);
+  document.getElementById('who').replaceChildren(make('h2', { id: 'who-title' }, several ? 'Who the runs were' : 'Who the run was'),
+    ...(several ? [make('p', { className: 'question' }, 'What differs between them stands out')] : []),
+    table(several ? ['attribute', ...page.runs.map(run => run.name)] : [], rows));
+}
+
+function showAbsent() {
+  const empty = page.panels.filter(panel => !panel.charts.length && !panel.words.length);
+  const reasons = empty.map(panel => make('li', { id: panel.name }, make('strong', {}, panel.title), `: absent, because ${panel.why.join('; ')}.`));
+  const rows = page.absent.map(one => make('tr', {}, make('th', { scope: 'row' },
+    page.runs.length > 1 ? `${page.runs[one.run].name}: ${one.why}` : one.why), make('td', {}, ...one.figures.flatMap((figure, place) =>
+    [place ? ', ' : '', make('span', { title: figure.what }, figure.name)]))));
+  document.getElementById('absent').replaceChildren(make('h2', { id: 'absent-title' }, 'Absent, because …'),
+    make('ul', {}, ...reasons), ...(rows.length ? [table(['because', 'there is no'], rows)] : [make('p', {}, 'Every figure is there.')]));
+}
+
+function showAll() {
+  document.getElementById('title').textContent = page.runs.map(run => run.name).join(' and ');
+  document.getElementById('about').textContent = page.runs.map(run => run.about).filter((about, place, all) => all.indexOf(about) === place).join(' and ');
+  document.getElementById('made').textContent = `Made by akka-otel at ${new Date(page.made).toLocaleString()}. Drag over a chart to zoom, double-click to see the whole run again. Where a run has too many steps for all to be shown, a line is the mean of each part of it, and the shade behind it goes from the lowest to the highest value.`;
+  showVerdict(); showPlaces(); showPanels(); showWho(); showAbsent();
+}
+
+function dress(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.getElementById('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
+}
+
+dress(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+showAll();
+document.getElementById('theme').addEventListener('click', () => {
+  dress(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  redraw();
+});
+document.getElementById('whole').addEventListener('click', () => zoom(null, null));
+document.querySelectorAll('[data-axis]').forEach(button => button.addEventListener('click', () => {
+  Object.assign(axis, { kind: button.dataset.axis, from: null, to: null, cursor: null });
+  document.querySelectorAll('[data-axis]').forEach(one => one.setAttribute('aria-pressed', String(one === button)));
+  redraw();
+}));
+new ResizeObserver(() => views.forEach(view => { view.drawing.resize(); placeCursor(view); })).observe(document.getElementById('panels'));

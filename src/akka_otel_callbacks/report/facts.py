@@ -1,0 +1,90 @@
+"""The few figures that stand above everything else, and who the run was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from statistics import median
+from typing import NamedTuple
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.report.course import Course
+from akka_otel_callbacks.report.history import History
+from akka_otel_callbacks.report.trend import lately, window
+from akka_otel_callbacks.report.words import duration, short
+
+NOT_SHOWN = ("telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version")
+
+
+class Fact(NamedTuple):
+    """A label, what is said, and a smaller word to it."""
+
+    label: str
+    value: str
+    hint: str = ""
+
+
+def facts(run: History, now_ns: int) -> Iterator[Fact]:
+    """Alive? How far? Learning? How fast?
+
+    Args:
+        now_ns: when the page is made.
+    """
+    yield state(run, now_ns)
+    yield progress(run)
+    yield from filter(None, [change(run), speed(run), utilization(run)])
+
+
+def state(run: History, now_ns: int) -> Fact:
+    if run.has_ended:
+        return Fact("State", str(run.ending), f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}")
+    quiet = (now_ns - run.newest_ns) / 1e9
+    said = "running" if quiet < SILENT_S else "no end recorded"
+    return Fact("State", said, f"last heard of {duration(quiet)} before this page was made")
+
+
+SILENT_S = 300.0
+"""A process exports every minute at least, so one that was not heard of for five is gone, or its host is."""
+
+
+def progress(run: History) -> Fact:
+    planned = run.course(names.JOB_STEPS_PLANNED)
+    step = f"{run.steps[-1]:,.0f}" if run.steps else "none"
+    last = (run.newest_ns - run.start_ns) / 1e9 - run.clock[-1][1]
+    hint = f"{duration(max(last, 0.0))} old at the newest export" if run.steps and not run.has_ended else ""
+    return Fact("Step", f"{step} of {planned.y[-1]:,.0f}" if planned else step, hint)
+
+
+def change(run: History) -> Fact | None:
+    for metric, label in ((names.RL_STEP_REWARD, "Reward"), (names.SFT_STEP_LOSS, "Loss")):
+        course = run.course(metric)
+        if course and len(course.y) > 1:
+            size = min(window(course), len(course.y) // 2)
+            first, last = median(course.y[:size]), median(course.y[-size:])
+            return Fact(label, f"{last:.4g}", f"from {first:.4g}: {last - first:+.3g}")
+        if course:
+            return Fact(label, f"{course.y[-1]:.4g}", "of one step")
+    return None
+
+
+def speed(run: History) -> Fact | None:
+    return _lately(run, "Tokens/s and device", names.RL_STEP_THROUGHPUT, names.SFT_STEP_THROUGHPUT, form="{:,.0f}")
+
+
+def utilization(run: History) -> Fact | None:
+    return _lately(run, "MFU", names.RL_STEP_MFU, names.SFT_STEP_MFU, form="{:.1%}")
+
+
+def who(run: History) -> Iterator[Fact]:
+    """Every attribute of its resource, the run's own first."""
+    yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
+    own = sorted(run.newest.resource.items(), key=lambda item: (not item[0].startswith(names.PREFIX), item[0]))
+    yield from (Fact(short(key), value) for key, value in own if key not in NOT_SHOWN)
+
+
+def _lately(run: History, label: str, *metrics: object, form: str) -> Fact | None:
+    courses = [course for metric in metrics for course in run.courses(metric)]  # type: ignore[arg-type]
+    if not courses:
+        return None
+    course: Course = courses[0]
+    return Fact(label, form.format(median(lately(course) or course.y)), "median lately")

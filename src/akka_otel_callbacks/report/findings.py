@@ -1,0 +1,162 @@
+"""What deserves attention in a run, with the numbers: a function for each rule, which gives a line for each finding.
+
+The thresholds stand here, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.reading.ending import How
+from akka_otel_callbacks.report import marks, rl_panels, sft_panels
+from akka_otel_callbacks.report.gpus import gpu_name
+from akka_otel_callbacks.report.history import History
+from akka_otel_callbacks.report.trend import LATELY_LEAST, lately, window, windows
+from akka_otel_callbacks.report.words import duration, short
+
+STALL_STEPS, STALL_S = 10, 300.0
+"""A step may take ten times the median, as a validation or a checkpoint does, before the loop counts as stalled."""
+DEAD_GROUPS = 0.5
+"""From here on most prompts have no gradient. DAPO (arXiv 2503.14476) filters such groups for this reason."""
+TRUNCATED, TRUNCATED_MORE = 0.25, 0.15
+"""Truncated completions rarely get the reward that they would get, so a quarter of them bends the signal."""
+ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
+"""Of 0.05 nats per token the likeliest token has a probability of about 0.99: nothing is left to explore. Entropy falls
+in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
+CEILING = 0.98
+"""Of the way from the lowest to the highest reward that any rollout ever got."""
+GRADER_FAILURES, TOOL_FAILURES = 0.01, 0.5
+"""A failed call counts as a score of 0. Models fail with tools while they learn, graders should not."""
+INPUT_SHARE = 0.3
+"""A step that waits this long for its input is worth a faster data loader."""
+GENERATION_SHARE, WAITING_SHARE = 0.9, 0.5
+"""Generation takes most of a healthy step. Above nine tenths, a faster update changes nothing that one would notice."""
+
+
+def failed(run: History) -> Iterator[str]:
+    if run.ending.how is How.FAILED:
+        yield str(run.ending)
+
+
+def stalled(run: History) -> Iterator[str]:
+    times = run.clock
+    if run.has_ended or len(times) < 3:
+        return
+    usual = median(after - before for (_, before), (_, after) in pairwise(times))
+    silent = run.newest_ns / 1e9 - run.start_ns / 1e9 - times[-1][1]
+    if silent > max(STALL_STEPS * usual, STALL_S):
+        yield f"no step for {duration(silent)}, after steps of {duration(usual)}; its process was alive meanwhile"
+
+
+def nonfinite(run: History) -> Iterator[str]:
+    for course in run.courses(names.TELEMETRY_NONFINITE):
+        grown = list(marks.gains(course))
+        if grown:
+            figure, term = course.of(names.ATTR_TELEMETRY_METRIC), course.of(names.ATTR_RL_TERM)
+            first = marks.lacking(run, figure, *grown[0][:2])
+            what = f"{short(figure)} {term}".strip()
+            yield f"{what} was NaN or infinite {sum(more for *_, more in grown):,.0f} ×, first at step {first:,.0f}"
+
+
+def dead_groups(run: History) -> Iterator[str]:
+    yield from _at_least(
+        run, names.RL_STEP_FRAC_REWARD_ZERO_STD, DEAD_GROUPS, "{value:.0%} of the groups, by the median lately"
+    )
+
+
+def truncation(run: History) -> Iterator[str]:
+    course = run.course(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
+    shares = windows(course) if course else []
+    if shares and shares[-1] >= TRUNCATED and shares[-1] - min(shares) >= TRUNCATED_MORE:
+        yield f"from {min(shares):.0%} at best to {shares[-1]:.0%} lately"
+
+
+def entropy_collapse(run: History) -> Iterator[str]:
+    course = run.course(names.RL_STEP_ENTROPY)
+    nats = windows(course) if course else []
+    if len(nats) > 1 and nats[-1] <= ENTROPY_NATS and nats[-1] <= ENTROPY_LEFT * nats[0]:
+        yield f"from {nats[0]:.3g} to {nats[-1]:.3g} nats per token"
+
+
+def ceiling(run: History) -> Iterator[str]:
+    mean, low, high = map(run.course, (names.RL_STEP_REWARD, names.RL_STEP_REWARD_MIN, names.RL_STEP_REWARD_MAX))
+    if mean and low and high and lately(mean):
+        lowest, highest, now = min(low.y), max(high.y), median(lately(mean))
+        if highest > lowest and now >= lowest + CEILING * (highest - lowest):
+            yield f"a mean of {now:.4g} lately; no rollout ever got more than {highest:.4g}"
+
+
+def grader_failures(run: History) -> Iterator[str]:
+    calls = {
+        totals.of(names.ATTR_RL_TERM): totals.points[-1][1].count
+        for totals in run.totals(names.RL_GRADER_DURATION)
+        if totals.points
+    }
+    for course in run.courses(names.RL_GRADER_FAILURES):
+        term, failures = course.of(names.ATTR_RL_TERM), sum(more for *_, more in marks.gains(course))
+        if failures and failures >= GRADER_FAILURES * calls.get(term, 0):
+            cause = course.of(names.ATTR_RL_GRADER_FAILURE_CAUSE)
+            of = f" of {calls[term]:,}" if term in calls else ""
+            yield f"{term}: {failures:,.0f}{of} calls, cause {cause}"
+
+
+def tool_failures(run: History) -> Iterator[str]:
+    yield from _at_least(run, names.RL_STEP_TOOL_FAILURE_RATIO, TOOL_FAILURES, "{value:.0%} of the calls lately")
+
+
+def input_bound(run: History) -> Iterator[str]:
+    shares = _shares(run, names.SFT_STEP_TIMING, names.ATTR_SFT_STEP_PHASE.name, names.SftStepPhase.INPUT)
+    if shares and median(shares) >= INPUT_SHARE:
+        yield f"{median(shares):.0%} of a step's time lately went into waiting for its input"
+
+
+def generation_bound(run: History) -> Iterator[str]:
+    shares = _shares(run, names.RL_STEP_TIMING, names.ATTR_RL_STEP_PHASE.name, names.RlStepPhase.GEN)
+    if shares and median(shares) >= GENERATION_SHARE:
+        yield f"{median(shares):.0%} of a step's time lately went into generation"
+    for course in run.courses(names.RL_IDLE):
+        idle = lately(course)
+        if idle and median(idle) >= WAITING_SHARE:
+            yield f"the {course.of(names.ATTR_RL_ROLE)} waited for {median(idle):.0%} of a step lately"
+
+
+def xids(run: History) -> Iterator[str]:
+    yield from (mark.text for mark in marks.xids(run))
+
+
+def repairs(run: History) -> Iterator[str]:
+    for course in run.courses(names.GPU_MEMORY_REPAIR_PENDING):
+        if course.y[-1]:
+            yield f"{gpu_name(course)}: a row or page waits for a reset of the GPU"
+
+
+def dropped(run: History) -> Iterator[str]:
+    for course in run.courses(names.TELEMETRY_DROPPED):
+        steps = sum(more for *_, more in marks.gains(course))
+        if steps:
+            yield f"{steps:,.0f} steps, reason {course.of(names.ATTR_TELEMETRY_REASON)}"
+
+
+def _at_least(run: History, metric: Metric, threshold: float, words: str) -> Iterator[str]:
+    course = run.course(metric)
+    values = lately(course) if course else ()
+    if values and median(values) >= threshold:
+        yield words.format(value=median(values))
+
+
+def _shares(run: History, metric: Metric, attribute: str, part: str) -> list[float]:
+    """Which share of the newest steps a phase took, of all phases that are parts of a step."""
+    courses = {course.labels.get(attribute): course for course in run.courses(metric)}
+    if part not in courses:
+        return []
+    parts = rl_panels.PHASES if metric is names.RL_STEP_TIMING else sft_panels.PHASES
+    by_step = {name: dict(zip(course.x, course.y, strict=True)) for name, course in courses.items() if name in parts}
+    steps = courses[part].x[-window(courses[part]) :]
+    if len(steps) < LATELY_LEAST:
+        return []
+    wholes = [sum(values.get(step, 0.0) for values in by_step.values()) for step in steps]
+    return [by_step[part][step] / whole for step, whole in zip(steps, wholes, strict=True) if whole]

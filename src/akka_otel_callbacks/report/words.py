@@ -1,0 +1,24 @@
+"""Numbers and names as people say them."""
+
+from __future__ import annotations
+
+from akka_otel_callbacks.common.vocabulary import names
+
+
+def duration(seconds: float) -> str:
+    """As a person would say it, to two units at most."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left} s"
+    hours, minutes = divmod(minutes, 60)
+    days, hours_left = divmod(hours, 24)
+    return f"{hours} h {minutes} min" if not days else f"{days} d {hours_left} h"
+
+
+def short(name: str) -> str:
+    """A name without the prefix that all of ours have."""
+    return name.removeprefix(names.PREFIX)

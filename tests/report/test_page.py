@@ -1,0 +1,121 @@
+"""What a page holds: every figure or the reason for its absence, and nothing that JSON has not."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
+from akka_otel_callbacks.report import report
+from akka_otel_callbacks.report.absences import NOT_SAID, REASONS
+from akka_otel_callbacks.report.page import page
+from akka_otel_callbacks.report.panels import RL, SFT
+from tests.report.recordings import history, record, rl_step, sft_step
+
+NOT_DRAWN = {
+    names.RL_STEP_NUMBER: "the x axis",
+    names.SFT_STEP_NUMBER: "the x axis",
+    names.JOB_EPOCH: "a step says as much",
+    names.RL_STEP_ROLLOUTS: "it is the same in all steps",
+    names.RL_STEP_TOKENS: "the throughput says it with the time",
+    names.RL_STEP_REWARD_TERM_STD: "too many lines for what it says",
+    names.RL_STEP_DURATION: "the phases add up to it",
+    names.SFT_STEP_DURATION: "the phases add up to it",
+    names.RL_ROLLOUT_COMPLETION_LENGTH: "the shortest, the longest and the mean say it by step",
+}
+
+
+def of(*folders: Path) -> dict[str, Any]:
+    made = page([*map(history, folders)], time.time_ns())
+    return json.loads(json.dumps(made, allow_nan=False))
+
+
+def drawn(made: dict[str, Any], panel: str) -> list[dict[str, Any]]:
+    (found,) = (one for one in made["panels"] if one["name"] == panel)
+    return [each for chart in found["charts"] for each in chart["drawn"]]
+
+
+@pytest.mark.parametrize(("panels", "kind"), [(RL, RLStep), (SFT, SFTStep)])
+def test_every_figure_of_a_step_is_drawn_somewhere(panels: Any, kind: Any) -> None:
+    shown = {metric for panel in panels for metric in panel.metrics}
+    reported = {source.metric for source in (*GAUGES[kind], *DISTRIBUTIONS[kind])}
+    assert {metric.name for metric in reported - shown - NOT_DRAWN.keys()} == set()
+
+
+@pytest.mark.parametrize("make", [rl_step, sft_step])
+def test_what_is_not_drawn_is_absent_with_a_reason(tmp_path: Path, make: Any) -> None:
+    made = of(record(tmp_path, 20, make))
+    absent = {figure["name"] for one in made["absent"] for figure in one["figures"]}
+    assert "step.memory" in absent
+    assert not {"rl.step.reward", "sft.step.loss"} & absent
+    assert all(one["charts"] or one["why"] for one in made["panels"])
+
+
+def test_a_figure_that_some_runs_lack_by_their_nature_has_a_reason_of_its_own() -> None:
+    always = {"reward", "completion", "loss", "grad_norm", "learning_rate", "throughput", "timing", "tokens"}
+    for panel in (*RL, *SFT):
+        for metric in panel.metrics:
+            if metric not in REASONS:
+                assert any(word in metric.name for word in always), f"{metric.name} would only say: {NOT_SAID}"
+
+
+def test_of_a_long_run_the_spikes_stay(tmp_path: Path) -> None:
+    spikes = {1234: 50.0, 4321: -7.0}
+    made = of(record(tmp_path, 5000, figures=lambda n: {"grad_norm": spikes.get(n, 1.0), "kl": 0.5}, every=100))
+    (norm,) = (one for one in drawn(made, "gradient") if one["rows"][0]["name"] == "gradient norm")
+    assert (min(norm["low"]), max(norm["high"])) == (-7.0, 50.0)
+    at = norm["high"].index(50.0)
+    width = norm["x"][1] - norm["x"][0]
+    assert abs(norm["x"][at] - 1234) <= width
+    assert norm["rows"][0]["y"][at] == pytest.approx((50 + (width - 1)) / width, rel=0.1), "a line is the mean"
+    assert len(norm["x"]) < 1000
+
+
+def test_phases_are_added_within_one_step_only(tmp_path: Path) -> None:
+    def timing(number: int) -> dict[str, object]:
+        return {"timing_s": {"gen": 2.0, "step": 3.5, "update_actor": 1.0} if number % 2 else {"gen": 4.0, "step": 4.0}}
+
+    (stack,) = (one for one in drawn(of(record(tmp_path, 6, figures=timing)), "phases") if one["form"] == "stack")
+    assert stack["x"] == [1, 2, 3, 4, 5, 6]
+    rows = {row["name"]: row["y"] for row in stack["rows"]}
+    assert rows == {"gen": [2, 4] * 3, "update_actor": [1, None] * 3, "other": [0.5, 0] * 3}
+
+
+def test_a_nan_is_marked_at_the_step_that_lacks_the_figure(tmp_path: Path) -> None:
+    made = of(record(tmp_path, 20, figures=lambda n: {"loss": float("nan")} if n == 13 else {}))
+    (chart,) = (chart for panel in made["panels"] if panel["name"] == "loss" for chart in panel["charts"])
+    assert chart["marks"] == [{"run": 0, "x": 13, "text": "1 × rl.step.loss not finite", "bad": True}]
+
+
+def test_what_differs_between_runs_is_marked(tmp_path: Path) -> None:
+    rate = names.ATTR_RUN_LEARNING_RATE.name
+    one, other = (record(tmp_path / name, 5, **{rate: value}) for name, value in (("a", "1e-6"), ("b", "2e-6")))
+    rows = {row["label"]: row for row in of(one, other)["who"]}
+    assert rows["run.learning_rate"] == {"label": "run.learning_rate", "values": ["1e-6", "2e-6"], "differs": True}
+    assert rows["service.name"]["differs"] is False
+
+
+def test_runs_of_both_kinds_have_the_panels_of_both(tmp_path: Path) -> None:
+    made = of(record(tmp_path / "a", 5), record(tmp_path / "b", 5, sft_step))
+    titles = [panel["name"] for panel in made["panels"]]
+    assert len({*titles}) == len(titles)
+    assert {"reward", "accuracy"} <= {*titles}
+
+
+def test_the_report_of_a_notebook(tmp_path: Path) -> None:
+    made = report(record(tmp_path / "runs" / "a", 3))
+    assert made.save(tmp_path / "page.html").read_text() == made.html
+    shown = made._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<script" not in shown, "what is quoted is quoted as a whole"
+    assert report(tmp_path / "runs").runs[0].name == "run-1"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no telemetry of a run"):
+        report(tmp_path / "empty")
+    with pytest.raises(ValueError, match="name at least one path"):
+        report()

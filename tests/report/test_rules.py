@@ -1,0 +1,55 @@
+"""Each fault is named, and a healthy run has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from akka_otel_callbacks.report.panels import RL, SFT
+from akka_otel_callbacks.report.rules import RULES
+from tests.report.faults import FAULTS
+from tests.report.recordings import history, record, rl_step, sft_step
+
+
+def found(folder: Path) -> dict[str, list[str]]:
+    run = history(folder)
+    return {rule.name: lines for rule in RULES if (lines := list(rule.found(run)))}
+
+
+@pytest.mark.parametrize("make", [rl_step, sft_step])
+@pytest.mark.parametrize("steps", [1, 2, 7, 60])
+def test_a_healthy_run_has_no_verdict(tmp_path: Path, make: Callable, steps: int) -> None:
+    assert found(record(tmp_path, steps, make)) == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_and_no_other(tmp_path: Path, fault: str) -> None:
+    assert [*found(FAULTS[fault](tmp_path))] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("fault", "numbers"),
+    [
+        ("Not finite", "rl.step.loss was NaN or infinite 28 ×, first at step 33"),
+        ("Grader failing", "accuracy: 160 of 480 calls, cause timeout"),
+        ("Input-bound", "57% of a step's time lately went into waiting for its input"),
+        ("Stalled", "no step for 15 min 0 s, after steps of 1 s; its process was alive meanwhile"),
+        ("XID", "GPU …0000a1: XID 79: GPU has fallen off the bus"),
+        ("Tools failing", "70% of the calls lately"),
+    ],
+)
+def test_the_numbers_are_those_that_were_recorded(tmp_path: Path, fault: str, numbers: str) -> None:
+    assert found(FAULTS[fault](tmp_path))[fault] == [numbers]
+
+
+def test_every_rule_leads_to_a_panel() -> None:
+    panels = {panel.name for panel in (*RL, *SFT)} | {"who"}
+    assert {rule.panel for rule in RULES} <= panels
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_no_verdict_of_a_figure_that_is_good_again(tmp_path: Path) -> None:
+    """Rules look at the newest steps."""
+    assert found(record(tmp_path, 60, figures=lambda n: {"frac_reward_zero_std": 0.9 if n < 30 else 0.1})) == {}
