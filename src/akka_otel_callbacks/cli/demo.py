@@ -41,7 +41,7 @@ QUIET = {
     "CUDA_VISIBLE_DEVICES": "0",  # one device is plenty, and several would be one DataParallel
 }
 FOLLOWED = ("reward", "loss")
-"""The log keys worth watching, the first that a row has."""
+"""Keys of the engine's log. The progress bar shows the first one that a row has."""
 
 
 def demo(engine: str, steps: int, directory: Path | None, train: Train | None = None) -> None:
@@ -60,7 +60,8 @@ def demo(engine: str, steps: int, directory: Path | None, train: Train | None = 
 
 
 def _settle(environ: Any, engine: str, directory: Path | None) -> None:
-    """No hub, one device, and a directory of its own where neither the caller nor the environment names one."""
+    """Sets the environment: no hub, one device, and a folder of the demo's own if neither the caller nor the
+    environment names one."""
     for name, value in QUIET.items():
         environ.setdefault(name, value)
     if directory is not None:
@@ -70,7 +71,7 @@ def _settle(environ: Any, engine: str, directory: Path | None) -> None:
 
 
 def train_trl(engine: str, steps: int, console: Console) -> None:
-    """TRL's demos, in this process."""
+    """Trains with TRL in this process."""
     if importlib.util.find_spec("trl") is None:
         raise stop('The demo trains with TRL, which is not installed: pip install "akka-otel-callbacks[trl]"', code=1)
     noise = io.StringIO()
@@ -91,7 +92,7 @@ def train_trl(engine: str, steps: int, console: Console) -> None:
 
 @contextmanager
 def _progress(console: Console, steps: int) -> Iterator[Progress]:
-    """A progress bar; what the telemetry has to say appears above it."""
+    """A progress bar. The lines of the telemetry appear above it."""
     columns = TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     handler = RichHandler(logging.WARNING, console, show_time=False, show_path=False)
     logger.addHandler(handler)
@@ -105,7 +106,7 @@ def _progress(console: Console, steps: int) -> Iterator[Progress]:
 
 @contextmanager
 def _out_of_sight(noise: TextIO) -> Iterator[None]:
-    """The engine's own bars, warnings and log rows would bury the demo's."""
+    """Hides the engine's own bars, warnings and log rows, which would bury the demo's output."""
     from akka_otel_callbacks.common.export import console
 
     console.kept = sys.stdout  # the figures that the user wants to see are no noise

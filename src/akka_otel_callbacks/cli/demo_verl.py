@@ -15,7 +15,7 @@ RECIPE = "verl_cpu"
 
 
 def train_verl(engine: str, steps: int, console: Console) -> None:
-    """Trains with verl on the CPU. What it says is shown only where it fails."""
+    """Trains with verl on the CPU. Its output is shown only if it fails."""
     if importlib.util.find_spec(RECIPE) is None:
         raise stop(
             "verl's demo is a recipe that trains it without a GPU, in an environment without TRL. In the project's "

@@ -26,7 +26,7 @@ from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 LONGEST = 1000
-"""Characters of a line of a finding that are shown at most."""
+"""The most characters that are shown of a finding's line."""
 MARKS = {True: Text("✓", style="green"), False: Text("✗", style="red"), None: Text("·", style="dim")}
 
 
@@ -63,7 +63,7 @@ PACKAGES = (
 
 
 def doctor() -> None:
-    """Prints the findings. Exit code 1 where a training's telemetry would not arrive as the environment asks."""
+    """Prints the findings. The exit code is 1 if a training's telemetry would not arrive as the environment asks."""
     environ, console = os.environ, stdout()
     healthy = True
     try:
@@ -158,7 +158,7 @@ def _table(title: str) -> Table:
 
 
 def _add(table: Table, mark: Text | str, *cells: str) -> None:
-    """A row. What is in it may come from anybody, so that no line of it may command the terminal."""
+    """Adds a row. Its text may come from anybody, so it is printed in a form that cannot command the terminal."""
     table.add_row(mark, *("\n".join(printable(line, LONGEST) for line in cell.splitlines()) for cell in cells))
 
 

@@ -18,8 +18,8 @@ NO_GPU = (Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED)
 
 
 def gpus() -> Answer:
-    """Asks NVML for at most `PATIENCE_S` seconds, on a thread of its own: a driver may hang. A machine without a GPU is
-    healthy, one whose GPUs cannot be read is not."""
+    """Asks NVML on a thread of its own, because a driver may hang, and waits for at most `PATIENCE_S` seconds. A
+    machine without a GPU is healthy. A machine whose GPUs cannot be read is not."""
     if is_off(GPUS, os.environ):
         return Answer(None, f"{GPUS} is set: all GPU figures are absent")
     found: list[Answer] = []

@@ -14,7 +14,7 @@ from akka_otel_callbacks.cli.table import count_of
 from akka_otel_callbacks.reading import Reader, Run, Source, files, runs
 
 LONG_BYTES = 2**24
-"""A file that is longer takes a moment to read."""
+"""Bytes. A longer file takes a moment to read, so a bar shows how far it is."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ def read(reader: Reader, *, growing: bool = False) -> list[Run]:
 
 
 def _notes(sources: Iterable[Source], path: Path) -> list[str]:
-    """What could not be read of the files. Where nothing could, that ends the command."""
+    """One line for each thing that could not be read. If nothing could be read, the command ends."""
     sources = [*sources]
     failed = [source for source in sources if source.error is not None]
     if len(failed) == len(sources):
@@ -91,7 +91,7 @@ def _notes(sources: Iterable[Source], path: Path) -> list[str]:
 
 
 def quoted(path: Path) -> str:
-    """The path as a shell takes it."""
+    """The path in the form that a shell takes."""
     return printable(shlex.quote(str(path)), longest=len(str(path)) + 2)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 PIPE_WIDTH = 120
 LONGEST = 200
-"""Characters of a foreign text that are shown at most."""
+"""The most characters that are shown of a foreign text."""
 PLAIN = dict(zip("·–—≈…°✓✗▁▂▃▄▅▆▇█", "---~.'+x_.:-=+*#", strict=True))
 
 
@@ -51,7 +51,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What a stream that knows fewer characters, such as one in ASCII, is written instead of the others."""
+    """The text with a plain character in place of each one that the stream cannot write, such as an ASCII stream."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 

@@ -19,7 +19,7 @@ def probe(targets: Iterable[Target]) -> list[Answer]:
 
 
 class _Probe:
-    """One target's, on a thread of its own: a library may hang for as long as it likes."""
+    """The probe of one target. It has a thread of its own, because a library may hang."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

@@ -16,11 +16,11 @@ from akka_otel_callbacks.reading.log_records import LogRecord
 from akka_otel_callbacks.reading.spans import Branch
 
 NEWEST = 10
-"""Log records that are shown."""
+"""How many log records are shown."""
 
 
 def story(run: Run) -> Iterator[RenderableType]:
-    """Nothing where it has neither spans nor records."""
+    """What there is to show. It is empty if the run has neither spans nor records."""
     for trace_id, root in run.traces.items():
         yield Text(f"trace {printable(trace_id)}", style="bold")
         yield Padding(_spans(root), (0, 0, 1, 0))

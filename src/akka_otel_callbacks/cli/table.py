@@ -66,8 +66,8 @@ def _scalars(series: list[Series], session: Session, width: int) -> Table:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
-    """One row per series; a metric that has attributes is named once, above its series. Somebody else's by one of our
-    names says whose it is."""
+    """One row per series. A metric with attributes is named once, above its series. A metric of somebody else's that
+    has one of our names says whose it is."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
         right = head in NUMBERS
@@ -84,7 +84,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Ser
 
 
 def _scalar_row(series: Series, wide: bool) -> tuple[str, ...]:
-    """A counter's course says nothing beside its latest value."""
+    """The row of a series with one number. A counter has no sparkline: its latest value says all."""
     values = () if series.total else series.values
     course = sparkline(values)
     row = figure(series.values[-1]), unit(series.unit)
@@ -103,7 +103,7 @@ def _histogram_row(series: Series) -> tuple[str, ...]:
 
 
 def figure(value: float | None) -> str:
-    """A value to four significant digits, whole numbers in full; a dash where there is none."""
+    """A value to four significant digits, and a whole number in full. A dash stands for no value."""
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -119,7 +119,8 @@ def unit(ucum: str) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
-    """The course of the finite values, each character the mean of an equal share of them; empty for fewer than two."""
+    """The course of the finite values. Each character is the mean of an equal share of them. It is empty for fewer than
+    two."""
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < 2:
         return ""

@@ -17,7 +17,7 @@ WITH_ENTRY_POINTS = (0, 9)
 
 
 class Finding(NamedTuple):
-    """What is found; `ok` None where it is only good to know."""
+    """What is found. `ok` is None if it is only good to know."""
 
     ok: bool | None
     text: str
@@ -36,7 +36,7 @@ def findings(version: tuple[int, ...], environ: Mapping[str, str], selection: Se
 
 
 def refusal(version: tuple[int, ...], environ: Mapping[str, str]) -> str | None:
-    """Why verl does not load the plugin; None where it does."""
+    """Why verl does not load the plugin. None if verl loads it."""
     if MODULE in environ.get(MODULES, "").split(","):
         return None
     if version < WITH_ENTRY_POINTS:

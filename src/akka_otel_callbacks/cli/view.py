@@ -50,7 +50,7 @@ def header(run: Run) -> Iterator[Text]:
 
 
 def title(run: Run) -> Iterator[str]:
-    """Most runs have one attempt only, which needs no number."""
+    """The run's name. The number of the attempt is added only if there are several."""
     yield run.name
     attempt = run.resource.get(names.ATTR_RUN_ATTEMPT.name, "1")
     if attempt != "1":
@@ -93,7 +93,7 @@ def _process(session: Session) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: `3.2 s`, `12 min 4 s`, `2 d 3 h`."""
+    """A duration as a person says it: `3.2 s`, `12 min 4 s`, `2 d 3 h`."""
     if seconds < 60:
         return f"{figure(max(seconds, 0.0))} s"
     for size, unit in PERIODS:
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 def when(time_ns: int) -> str:
-    """To the second; a dash for a time that no calendar has."""
+    """A time to the second. A dash stands for a time that no calendar has."""
     try:
         return f"{datetime.fromtimestamp(time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 kept: TextIO | None = None
-"""What is written to in place of the current stdout; for a program that hides what others write there."""
+"""The stream in place of the current stdout, for a program that hides what others write there."""
 
 
 class Stdout:
-    """The stdout of the moment, for an exporter's `out`. One warning says that it cannot be written; nothing raises.
-
-    It writes past Python's buffer: what stayed in it when a pipe breaks would break the program's own exit.
+    """Whatever stdout is at the moment, for an exporter's `out`. If it cannot be written, one warning says so, and
+    nothing raises. It writes past Python's buffer: text that stays in there when a pipe breaks would break the
+    program's own exit.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Stdout:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept."""
+        """Does nothing, because nothing is kept."""
 
 
 class ConsoleLogs:

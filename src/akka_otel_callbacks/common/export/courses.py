@@ -1,4 +1,4 @@
-"""Gauges over time. Each step is a point of every gauge, so that an export has thousands of them."""
+"""Gauges over time. Each step is a point of every gauge, so an export has thousands of points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
 
 @dataclass(slots=True)
 class Course:
-    """One series: its values, and when they were."""
+    """One series: its values and their times."""
 
     attributes: Attributes
     times_ns: list[int] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Courses(Sequence[NumberDataPoint]):
 
     @classmethod
     def of(cls, points: Sequence[NumberDataPoint]) -> Courses:
-        """The same points, whoever made them."""
+        """The series of a gauge, from the SDK's points or from our own."""
         if isinstance(points, cls):
             return points
         courses = cls()
@@ -47,7 +47,7 @@ class Courses(Sequence[NumberDataPoint]):
         return courses
 
     def add(self, time_ns: int, points: Sequence[Point]) -> None:
-        """Adds what was at one time. Points with the same attributes object are of one series."""
+        """Adds the points of one time. Points with the same attributes object are of one series."""
         for value, attributes in points:
             course = self._courses.get(id(attributes))
             if course is None:

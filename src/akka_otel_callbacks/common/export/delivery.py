@@ -12,18 +12,18 @@ from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.text import one_line
 
 REJECTED = "rejected"
-"""The kind of a reply to what arrived and was not taken as a whole."""
+"""The kind of a reply that says that only a part was taken."""
 INVALID = frozenset({"400", "INVALID_ARGUMENT"})
-"""The kinds of a reply to what cannot be taken as it is. Some receivers take the rest of it all the same."""
+"""The kinds of a reply that says that the message is invalid. Some receivers take the rest of it all the same."""
 REJECTED_FIELDS = "rejected_data_points", "rejected_spans", "rejected_log_records"
-"""How many it was, in the response to each signal."""
+"""The fields of each signal's response with the number of rejected items."""
 TOO_LARGE = re.compile(r"too (large|big)|larger than|exceeds maximum size", re.IGNORECASE)
-"""How receivers say that a message is more than they take, which has a status of its own over HTTP only."""
+"""The words by which receivers say that a message is too large. Only HTTP has a status of its own for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of one attempt.
+    """The outcome of one attempt.
 
     Attributes:
         delivered: the receiver took all of it.
@@ -43,24 +43,24 @@ class Reply:
 
     @property
     def too_large(self) -> bool:
-        """Whether the receiver may take the same in smaller parts."""
+        """Whether the receiver may take the same content in smaller parts."""
         refused = not self.delivered and self.kind != REJECTED
         return refused and (self.status == 413 or bool(TOO_LARGE.search(self.reason)))
 
     @property
     def invalid(self) -> bool:
-        """Whether the receiver will never take it, and does not say how much of it it took."""
+        """Whether the receiver will never take the message, and does not say which part it took."""
         return self.kind in INVALID and not self.too_large
 
     @property
     def final(self) -> bool:
-        """Whether it would be wrong to send it again: what the receiver took would come twice, and the rest never
-        will be taken."""
+        """Whether the message must not be sent again. The part that the receiver took would arrive twice, and it will
+        never take the rest."""
         return self.delivered or self.kind == REJECTED or self.invalid
 
     @classmethod
     def to_accepted(cls, response: Any, status: int | None) -> Reply:
-        """The receiver said yes; its response may say that it did not take everything."""
+        """The reply of a receiver that accepted. Its response may say that it did not take everything."""
         partial = getattr(response, "partial_success", None)
         said = one_line(getattr(partial, "error_message", ""))
         rejected = max(getattr(partial, field, 0) for field in REJECTED_FIELDS)
@@ -71,7 +71,7 @@ class Reply:
 
 
 class Watch:
-    """One collector, as all exporters see it that send to it."""
+    """Watches one collector for all exporters that send to it."""
 
     def __init__(self) -> None:
         self._failing: set[object] = set()
@@ -79,15 +79,15 @@ class Watch:
 
     @classmethod
     def of(cls, address: str) -> Watch:
-        """The one watch of a collector's address, so that its absence costs one line and not one a signal."""
+        """The one watch of a collector's address, so that its absence costs one line, and not one for each signal."""
         with _lock:
             if (watch := _by_address.get(address)) is None:
                 watch = _by_address[address] = cls()
             return watch
 
     def tell(self, exporter: object, target: object, reply: Reply) -> None:
-        """Takes note of a reply. What makes a line: the first failure of each kind, a success after failures once no
-        exporter fails any more, and what a receiver says about what it took, once."""
+        """Takes note of a reply. It logs the first failure of each kind, the first success after which no exporter
+        fails any more, and once what a receiver says about a message that it took."""
         with _lock:
             if reply.delivered:
                 back = self._is_last(exporter)
@@ -109,12 +109,12 @@ class Watch:
             )
 
     def forget(self, exporter: object) -> None:
-        """It sends no more."""
+        """Forgets an exporter that sends no more."""
         with _lock:
             self._is_last(exporter)
 
     def _is_last(self, exporter: object) -> bool:
-        """Takes it from those that fail, and says whether none is left."""
+        """Takes an exporter from those that fail, and says whether none is left."""
         was_failing = exporter in self._failing
         self._failing.discard(exporter)
         if self._failing or not was_failing:

@@ -11,7 +11,8 @@ VARIABLE = "AKKA_OTEL_SPANS"
 
 
 class Detail(IntEnum):
-    """Each has the spans of the one before. Evaluations and checkpoint operations have theirs at any."""
+    """How fine the spans are. Each level has the spans of the one before. Evaluations and checkpoint operations have
+    spans at every level."""
 
     JOB = 0
     STEP = 1
@@ -19,7 +20,7 @@ class Detail(IntEnum):
 
 
 def detail(environ: Mapping[str, str], warnings: list[str]) -> Detail:
-    """What `AKKA_OTEL_SPANS` asks for. An unknown value costs a warning."""
+    """The level that `AKKA_OTEL_SPANS` asks for. An unknown value costs a warning."""
     text = environ.get(VARIABLE, "").strip()
     found = Detail.__members__.get(text.upper(), Detail.JOB)
     if text and text.upper() not in Detail.__members__:

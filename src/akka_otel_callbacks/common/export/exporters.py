@@ -1,4 +1,4 @@
-"""Opens the targets that were selected; where one cannot be opened, the embedded file stands in for it."""
+"""Opens the targets that were selected. If one cannot be opened, the embedded file stands in for it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OpenedT = TypeVar("OpenedT")
 
 
 def load_sdk() -> None:
-    """Where a limit of spans is wrong, the SDK's package for traces cannot be imported, which the encoders of both
-    signals need. It is imported without that limit; whoever makes the provider of spans says what is wrong."""
+    """Imports the SDK's package for traces without any limit of spans that is wrong. With it the import would fail, and
+    the encoders of both signals need the package. The code that makes the provider of spans says what is wrong."""
     wrong = [name for name in SPAN_LIMITS if not _is_a_limit(os.environ.get(name, ""))]
     held = {name: os.environ.pop(name) for name in wrong}
     try:
@@ -41,7 +41,7 @@ def _is_a_limit(text: str) -> bool:
 
 
 def open_metrics(selection: Selection) -> list[MetricOutput]:
-    """The selected targets, opened, and a line for people that says where the figures go."""
+    """Opens the selected targets, and logs a line that says where the figures go."""
     outputs = _open(selection.metrics, selection.files[METRICS], lambda target: target.open_metrics(selection.schedule))
     _announce([output.target for output in outputs], selection.reason_none)
     return outputs
@@ -52,7 +52,7 @@ def open_traces(selection: Selection) -> list[SpanExporter]:
 
 
 def open_logs(selection: Selection) -> list[tuple[LogExporter, Target]]:
-    """Each with where it sends to."""
+    """Opens the targets of logs. Each exporter comes with the name of the place to which it sends."""
     return _open(selection.logs, selection.files[LOGS], lambda target: (target.open_logs(), target))
 
 
@@ -71,7 +71,7 @@ def _open(targets: Sequence[Target], file: Path, open_one: Callable[[Target], Op
 
 
 def _attempt(target: Target, open_one: Callable[[Target], OpenedT], see: str = "") -> OpenedT | None:
-    """What opens the target; None, with a warning, where nothing does."""
+    """The opened target. None, with a warning, if it cannot be opened."""
     try:
         return open_one(target)
     except Exception as error:  # noqa: BLE001 - exporters raise whatever their libraries raise

@@ -41,12 +41,12 @@ class GivenProvider:
             self._ends.pop()()
 
     def hurry(self) -> None:
-        """Its exporters are not ours."""
+        """Does nothing, because the exporters are not ours."""
 
     def flush(self, deadline: float) -> bool:
-        """Its readers export when they like."""
+        """Does nothing, because the readers export when they like."""
         return True
 
     def missing(self, timeout_s: float) -> list[str]:
-        """Nobody tells us. Where the flush takes too long, the thread is still there."""
+        """Nothing is known of it. If the flush takes too long, its thread is still there."""
         return []

@@ -31,13 +31,13 @@ _CREATE_OBSERVABLE = {
 }
 
 _sources: WeakKeyDictionary[Meter, dict[Metric, list[ReadPoints]]] = WeakKeyDictionary()
-"""By meter and metric, what an observable instrument reads. A meter makes one instrument of a name and drops the
-callbacks of a second, so that of two trainings on one provider only the first would be seen."""
+"""The sources that an observable instrument reads, by meter and metric. A meter makes one instrument for a name and
+drops the callbacks of a second one, so of two trainings on one provider only the first would be seen."""
 
 
 def observe(meter: Meter, metric: Metric, points: ReadPoints) -> Callable[[], None]:
     """Adds a source to the metric's observable instrument. `points` is called at every collection, on the exporter's
-    thread; a series ends when it no longer gives its point. Returns what takes the source away again."""
+    thread. A series ends when `points` no longer gives it. Returns a function that takes the source away again."""
     metrics = _sources.setdefault(meter, {})
     if metric not in metrics:
         metrics[metric] = []
@@ -69,7 +69,7 @@ class StepInstruments:
             **{source.metric: self._reads(source.metric) for source in GAUGES[step_type]},
         }
         self.ends = [observe(meter, metric, source) for metric, source in sources.items()]
-        """What takes the series away again."""
+        """Functions that take the series away again."""
         self._histograms = {source.metric: histogram(meter, source.metric) for source in DISTRIBUTIONS[step_type]}
         recorder.listeners.append(self._record)
 

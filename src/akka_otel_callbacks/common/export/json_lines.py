@@ -24,7 +24,7 @@ LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.005
 
 
 class JsonLines:
-    """Opened at the first line, on the thread that writes. A line of anybody is never cut, and never continued."""
+    """The file is opened at the first line, on the thread that writes. Nobody's line is ever cut or continued."""
 
     def __init__(self, path: Path) -> None:
         self.path = absolute(path)
@@ -39,7 +39,7 @@ class JsonLines:
         return self.write_text(json.dumps(document, separators=(",", ":")))
 
     def write_text(self, document: str) -> bool:
-        """The same with a document that is JSON already, in one line."""
+        """Appends a document that is one line of JSON already, like `write`."""
         line = document.encode() + b"\n"
         with self._lock:
             try:
@@ -56,7 +56,7 @@ class JsonLines:
             logger.warning("%s: %d exports in all could not be written", self.path, self.failed)
 
     def _current(self) -> BinaryIO:
-        """The file that the path names now."""
+        """Opens the file that the path names now."""
         if self._file is not None and not _is_at(self._file, self.path):
             self._let_go()
             if not self._moved:
@@ -87,7 +87,7 @@ class JsonLines:
 
 
 def absolute(path: Path) -> Path:
-    """The path from the root, since a program may change its folder before the first line."""
+    """The path from the root, because a program may change its folder before the first line."""
     try:
         return path.absolute()
     except OSError as error:
@@ -97,7 +97,7 @@ def absolute(path: Path) -> Path:
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether the open file is still the one at its path, and not removed, moved away or replaced."""
+    """Whether the open file is still the one at its path. It may have been removed, moved or replaced."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:
@@ -118,7 +118,8 @@ def _append(file: BinaryIO, line: bytes) -> None:
 
 
 def _ends_whole(file: BinaryIO) -> bool:
-    """Whether the next line can follow: a crash or a full disk may have left half of one, which would take it too."""
+    """Whether the next line can follow. A crash or a full disk may have left half a line, to which the next one would
+    be added."""
     if file.seek(0, os.SEEK_END) == 0:
         return True
     file.seek(-1, os.SEEK_END)
@@ -127,8 +128,8 @@ def _ends_whole(file: BinaryIO) -> bool:
 
 @contextmanager
 def _alone(file: BinaryIO) -> Iterator[bool]:
-    """Keeps the package's other writers of the file out. False where that could not be had in time: whoever holds the
-    file may be stopped, and not every file system has locks."""
+    """Keeps the package's other writers out of the file. False if the lock could not be had in time: its holder may be
+    stopped, and not every file system has locks."""
     held = fcntl is not None and _locked(file)
     try:
         yield held

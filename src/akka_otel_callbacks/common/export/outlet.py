@@ -12,12 +12,12 @@ from akka_otel_callbacks.common.vocabulary.points import Attributes
 
 
 class Outlet(Protocol):
-    """One way out, with whatever it exports by."""
+    """A way by which metrics leave the process."""
 
     takes: bool
     """Whether anything leaves there. Where it is False, captures are not worth taking."""
     threads: Sequence[Closer]
-    """What exports. Each sends what is left when it is stopped."""
+    """The threads that export. Each sends what is left when it is stopped."""
 
     def observe(self, metric: Metric, points: ReadPoints) -> None:
         """Reads a source at every collection from now on."""
@@ -35,7 +35,8 @@ class Outlet(Protocol):
         """Exports now, and waits up to a time of the monotonic clock. False where it took longer."""
 
     def missing(self, timeout_s: float) -> list[str]:
-        """A line for each place that did not get everything, at the end, which had that long."""
+        """A line for each place that did not get everything by the end. `timeout_s` is how long the end was allowed to
+        take."""
 
 
 class Nowhere:

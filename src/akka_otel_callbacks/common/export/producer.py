@@ -1,4 +1,4 @@
-"""What one exporter gets: OpenTelemetry data made of everything that was recorded since its last export arrived."""
+"""Makes the OpenTelemetry data for one exporter, of everything that was recorded since its last export arrived."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 CUMULATIVE, DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
 POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(21))
-"""Buckets of an exponential histogram where it must be an explicit one: in Prometheus's format."""
+"""The buckets of an exponential histogram in Prometheus's format, which has explicit buckets only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the exporters of one run have in common. A process may report no steps."""
+    """What the exporters of one run share. A process may report no steps."""
 
     resource: Resource
     start_ns: int
@@ -56,7 +56,7 @@ class Run:
     steps: Steps | None = None
     measured: Measured = field(default_factory=Measured)
     user_metrics: Callable[[], UserMetrics | None] = lambda: None
-    """The program's own, as soon as it has any."""
+    """The program's own metrics, as soon as it has any."""
     clock: Callable[[], int] = now_ns
     """The time of what is collected. That of a past run is not now."""
     is_live: bool = True
@@ -94,7 +94,7 @@ class Producer:
         self._collecting = threading.Lock()
         self._moments: list[Moment] = []
         self.is_part = False
-        """Whether more is left to collect than the last collection had."""
+        """Whether there is more to collect than the last collection had."""
         if run.steps is not None:
             run.steps.recorder.listeners.append(self.hear)
 
@@ -123,7 +123,7 @@ class Producer:
         return MetricsData([ResourceMetrics(self._run.resource, scopes, "")]) if scopes else None
 
     def sent(self, *, rejected: bool = False) -> None:
-        """What `collect` gave has arrived, or was rejected and will never be taken."""
+        """Notes that what `collect` gave has arrived, or was rejected and will never be taken."""
         if self._moments:
             self.unsent.sent(self._moments[-1].time_ns, rejected=rejected)
         before, self._sent_totals, self._sent_ns = self._sent_totals, self._totals, self._collected_ns
@@ -164,7 +164,7 @@ class Producer:
         return moments, snapshot, until_ns, new
 
     def _scalar(self, metric: Metric, points: Sequence[Point]) -> MetricData:
-        """A counter, or a figure that is read anew at every collection."""
+        """The data of a counter, or of a figure that is read anew at every collection."""
         if metric.kind is Kind.GAUGE:
             courses = Courses()
             courses.add(self._collected_ns, points)
@@ -178,7 +178,7 @@ class Producer:
         return _data(metric, Sum(numbers, DELTA if delta else CUMULATIVE, is_monotonic=metric.kind is Kind.COUNTER))
 
     def _change(self, metric: Metric, point: Point) -> float:
-        """What a total has grown by since the last export that arrived."""
+        """How much a total has grown since the last export that arrived."""
         total, attributes = point
         series = metric, (*attributes.items(),)
         self._totals[series] = total
@@ -204,7 +204,7 @@ class Producer:
 
 
 def _courses(moments: Iterable[Moment], board: Board, until_ns: int) -> dict[Metric, Courses]:
-    """Each figure at the time of each step that had it, and last at the moment up to which the board holds."""
+    """Every figure, at the time of each step that had it, and at last at the time up to which the board holds."""
     courses: defaultdict[Metric, Courses] = defaultdict(Courses)
     for time_ns, figures in [*moments, Moment(until_ns, board.figures())]:
         for metric, points in figures.items():

@@ -30,8 +30,8 @@ class Push:
         self._most_steps: int | None = None
 
     def export(self) -> bool:
-        """Sends what there is, in parts where the receiver finds it too large. False where it did not arrive; it is
-        then part of the next export."""
+        """Sends what there is, in parts if the receiver finds it too large. False if it did not arrive. It is then part
+        of the next export."""
         while True:
             data = self._producer.collect(self._most_steps)
             if data is None:
@@ -49,7 +49,7 @@ class Push:
                 return arrived
 
     def hurry(self) -> None:
-        """Has the exporter not wait before it tries again."""
+        """Has the exporter try again without a pause."""
         self._exporter.force_flush()
 
     def _send(self, data: MetricsData) -> bool:
@@ -66,7 +66,7 @@ class Push:
         self._exporter.shutdown()
 
     def missing(self, timeout_s: float, *, ended: bool) -> str | None:
-        """What the target did not get, and why; None where it got everything.
+        """What the target did not get, and why. None if it got everything.
 
         Args:
             timeout_s: how long the last export had.
@@ -89,7 +89,7 @@ class Push:
         return "it did not take them" if ended else f"it did not answer within {timeout_s:g} s"
 
     def _reply(self) -> Reply:
-        """What the receiver said to the newest export. A file says nothing."""
+        """The receiver's reply to the newest export. None of a file, which says nothing."""
         return getattr(self._exporter, "reply", None) or Reply(self._arrived)
 
 

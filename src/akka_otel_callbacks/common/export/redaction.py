@@ -22,11 +22,11 @@ TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_\-=+.~:]{20,}")
 SIGNALS = ("", "METRICS_", "TRACES_")
 SCHEME = re.compile(r"[\"' ]?[A-Za-z0-9+.\-]*")
 NO_PORT = re.compile(r"(?<!^dns):(?!\d*$)[^:\]]*$", re.IGNORECASE)
-"""What stands in a port's place and is none: a password whose host is missing. gRPC's `dns:collector` has a host."""
+"""Text in the place of a port that is none: a password whose host is missing. gRPC's `dns:collector` has a host."""
 BETWEEN_WORDS = re.compile(r"[\s:;=,'\"(){}\[\]]+")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "grpc_proxy")
 SHORTEST = 4
-"""No text is searched for shorter secrets: it would lose half of its words."""
+"""Characters of the shortest secret that is searched for. A text would lose half of its words to shorter ones."""
 
 
 def redact_url(url: str) -> str:

@@ -24,8 +24,8 @@ from akka_otel_callbacks.common.text import one_line
 FOLDER = "AKKA_OTEL_DIR"
 DEFAULT_INTERVAL_S = 60.0
 STEP_PAUSE_S = 10.0
-"""A reported step is exported at once where the last export began this long ago, so that a process that is killed has
-lost no more. Where the user set an interval, that alone holds."""
+"""Seconds. A reported step is exported at once if the last export began this long ago, so a process that is killed has
+lost no more than that. If the user set an interval, the interval alone holds."""
 NO_LOGS = f"only OTEL_{LOGS}_EXPORTER or OTEL_EXPORTER_OTLP_{LOGS}_ENDPOINT asks for them"
 
 
@@ -38,13 +38,13 @@ class Selection:
     logs: tuple[Target, ...]
     schedule: Schedule
     files: Mapping[str, Path]
-    """By signal, the embedded file, also where another target is chosen."""
+    """The embedded file of each signal, also if another target is chosen."""
     detail: Detail = Detail.JOB
     warnings: tuple[str, ...] = ()
     reason_none: str = ""
 
     def by_signal(self) -> Mapping[str, tuple[Target, ...]]:
-        """The targets of each."""
+        """The targets of each signal."""
         return {METRICS: self.metrics, TRACES: self.traces, LOGS: self.logs}
 
     def why_none(self, signal: str) -> str:
@@ -118,7 +118,7 @@ def _for_scrape(environ: Mapping[str, str], kinds: str) -> dict[str, str]:
 def _asked(
     environ: Mapping[str, str], signal: str, file: Path, folder: Path, warnings: list[str]
 ) -> tuple[Target, ...] | None:
-    """The signal's targets; None where the environment says nothing of it."""
+    """The signal's targets. None if the environment says nothing of the signal."""
     variable = f"OTEL_{signal}_EXPORTER"
     said = [word.strip().lower() for word in environ.get(variable, "").split(",")]
     kinds = [kind for kind in dict.fromkeys(said) if kind]  # one named twice would export everything twice
@@ -151,13 +151,13 @@ def _file_name(signal: str, writer: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """The text as a file's name: an ID may hold any character, a name may not leave its folder."""
+    """The text as a file's name. An ID may hold any character, and the name must not leave its folder."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip(".")
     return name.encode()[:120].decode(errors="ignore") or "run"
 
 
 def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float | None:
-    """What the user asks for; None where that is nothing, or nothing that can be done."""
+    """The interval that the user asks for. None if there is none, or if it cannot be used."""
     text = _text(environ, "OTEL_METRIC_EXPORT_INTERVAL")
     if not text:
         return None
@@ -174,5 +174,5 @@ def _interval_s(environ: Mapping[str, str], warnings: list[str]) -> float | None
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:
-    """A variable's value; an empty one, and one of blanks only, is not set."""
+    """A variable's value. An empty variable, or one of blanks only, counts as not set."""
     return environ.get(name, "").strip()

@@ -8,12 +8,12 @@ from akka_otel_callbacks.common.recording.recorder import Record
 from akka_otel_callbacks.common.vocabulary.points import Figures
 
 MOST_STEPS = 256
-"""How many points of its own a series has in one export at most. The first that is too much has every second one left
-out, so that what is sent stays even over time."""
+"""The most points of its own that a series has in one export. When there is one more, every second point is left out,
+so the points that are sent stay even over time."""
 
 
 class Moment(NamedTuple):
-    """What was reported at one time."""
+    """The figures that were reported at one time."""
 
     time_ns: int
     figures: Figures
@@ -48,7 +48,7 @@ class Unsent:
         return sorted([*self._steps.take(), *self._amendments.take()], key=lambda moment: moment.time_ns)
 
     def sent(self, until_ns: int, *, rejected: bool = False) -> None:
-        """What `take` gave has arrived up to this time, or was rejected."""
+        """Notes that what `take` gave has arrived up to this time, or was rejected."""
         before = len(self._steps)
         self._steps.sent(until_ns)
         self._amendments.sent(until_ns)
@@ -57,7 +57,7 @@ class Unsent:
 
 
 class _Even:
-    """At most `MOST_STEPS` moments; where more come, every second, fourth, eighth … of them."""
+    """At most `MOST_STEPS` moments. If more come, it keeps every second, fourth, eighth … of them."""
 
     def __init__(self) -> None:
         self.left_out = 0

@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 
 USER_SCOPE = f"{SCOPE}.user"
 NUMBERS = ("value", "sum", "min", "max")
-"""What a point may have of them, beside counts that the SDK makes itself."""
+"""The fields of a point with a user's numbers. The SDK makes its counts itself."""
 
 
 class UserMetrics:
@@ -34,8 +34,8 @@ class UserMetrics:
 
 
 def _exportable(metric: Metric) -> Metric:
-    """Without examples of single values, and with attributes and numbers that every exporter takes: one that cannot be
-    encoded would fail the whole export, the run's own figures with it."""
+    """The metric without examples of single values, and with attributes and numbers that every exporter takes. A point
+    that cannot be encoded would fail the whole export, and with it the run's own figures."""
     points: list[Any] = []
     for point in metric.data.data_points:
         attributes: Any = point.attributes or {}
@@ -47,5 +47,5 @@ def _exportable(metric: Metric) -> Metric:
 
 
 def _plain(value: Any) -> float:
-    """A user may record what merely counts as a number, such as a tensor, numpy's or one beyond 64 bits."""
+    """A user's value as a plain number. A user may record a tensor, a number of numpy's, or one beyond 64 bits."""
     return value if type(value) is int and abs(value) < LARGEST_NUMBER else float(value)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Usage(NamedTuple):
-    """The caching allocator's counters, in bytes; the maxima since they were last reset."""
+    """The caching allocator's counters, in bytes. The maxima count since they were last reset."""
 
     allocated: int
     max_allocated: int
@@ -55,10 +55,10 @@ class Allocator(Protocol):
     device: torch.device
 
     def usage(self) -> Usage | None:
-        """The counters; None where the process has not used the device."""
+        """The counters. None if the process has not used the device."""
 
     def reset_peak(self) -> None:
-        """Sets the maxima to what is held now."""
+        """Sets the maxima to what is allocated and reserved now."""
 
     def driver(self) -> tuple[int, int]:
         """Free and total bytes of the device."""
@@ -94,7 +94,8 @@ class CudaAllocator:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a step: what was allocated, and of that gradients, when it began; and the most that was."""
+    """One phase of a step, in bytes: what was allocated when the phase began, how much of that were gradients, and the
+    most that was allocated in the phase."""
 
     generation: bool
     start: int
@@ -122,7 +123,7 @@ class Peak:
     total: int
 
     def parts(self) -> dict[str, int]:
-        """Bytes by `memory.component`; their sum is `total`."""
+        """Bytes by `memory.component`. Their sum is `total`."""
         phase, part = self.phase, MemoryComponent
         peak = min(phase.peak, self.total)
         start = min(phase.start, peak)
@@ -147,7 +148,7 @@ class Peak:
 
 
 def _fill(room: int, *wanted: int) -> list[int]:
-    """What each part gets of the room, in turn, and last what nobody wanted."""
+    """What each part gets of the room. The parts take their bytes in turn, and the last number is what remains."""
     shares = []
     for part in wanted:
         share = min(max(part, 0), room)
@@ -158,7 +159,7 @@ def _fill(room: int, *wanted: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class StepMemory:
-    """What a step leaves to be published: a few integers, small enough to be sent between processes.
+    """What is published of a step: a few integers, small enough to be sent between processes.
 
     Attributes:
         max_allocated, max_reserved: the marks since the process started, of the device that held the most.
@@ -175,7 +176,8 @@ class StepMemory:
 
 
 def most_reserved(ranks: Iterable[StepMemory]) -> StepMemory | None:
-    """The job's figures from its ranks': the highest marks, and the parts of the rank that reserved the most."""
+    """The job's figures, from those of its ranks: the highest marks, and the parts of the rank that reserved the
+    most."""
     ranks = list(ranks)
     if not ranks:
         return None
@@ -211,13 +213,14 @@ class MemoryAccount:
         self._reserved = self._gradients = 0
 
     def watch(self, models: Iterable[torch.nn.Module], optimizer: Any = None) -> None:
-        """Says whose tensors to count: the trained model first, then models that lie beside it, such as a reference."""
+        """Says which models' tensors to count: the trained model first, then models that lie beside it, such as a
+        reference."""
         if self._tensors is not None:
             self._tensors.watch(tuple(models), optimizer)
 
     @property
     def marks(self) -> tuple[int, int]:
-        """The most that was allocated and reserved since the process started, as far as it was read."""
+        """The most bytes that were allocated, and reserved, at any reading since the process started."""
         return self._max_allocated, self._max_reserved
 
     def begin_step(self) -> None:
@@ -247,7 +250,7 @@ class MemoryAccount:
             self._gradients = self._tensors.gradients()
 
     def end_step(self) -> StepMemory | None:
-        """What to publish of the step; None where the process has not used its devices."""
+        """Ends the step, and returns what to publish of it. None if the process has not used its devices."""
         usage = self._end_phase()
         peak = None
         if usage is not None:
@@ -271,7 +274,7 @@ class MemoryAccount:
         return phase
 
     def _end_phase(self) -> Usage | None:
-        """Keeps the open phase with its peak; None where none is open."""
+        """Ends the open phase, and returns it with its peak. None if no phase is open."""
         if self._phase is None:
             return None
         usage = self._read()
@@ -282,7 +285,7 @@ class MemoryAccount:
         return usage
 
     def _read(self) -> Usage | None:
-        """Every device's counters into the marks; the first device's."""
+        """Reads every device's counters into the marks, and returns those of the first device."""
         usages = [allocator.usage() for allocator in self._allocators]
         for usage in usages:
             if usage is not None:

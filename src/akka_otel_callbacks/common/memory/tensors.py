@@ -51,7 +51,8 @@ class TensorCount:
         return self._counted[place]
 
     def _weights(self, storages: set[int]) -> tuple[int, int]:
-        """Trainable parameters are an adapter where the model has one (PEFT's), else weights like the others."""
+        """Bytes of the weights and of the adapter. In a model with an adapter of PEFT's the trainable parameters are
+        the adapter. Otherwise they are weights like the others."""
         adapters: list[torch.Tensor] = []
         others: list[torch.Tensor] = []
         for model in self._models:
@@ -62,7 +63,8 @@ class TensorCount:
         return self._bytes(others, storages), self._bytes(adapters, storages)
 
     def gradients(self) -> int:
-        """The gradients that are there now. Equally many as at an earlier time have the bytes that they had then."""
+        """Bytes of the gradients that are there now. If they are as many as at an earlier time, they have the bytes
+        that they had then."""
         there = [found for p in self._trainable if (found := getattr(p, self._gradient, None)) is not None]
         if len(there) not in self._gradients:
             self._gradients[len(there)] = self._bytes(there, set())
@@ -82,7 +84,7 @@ class TensorCount:
 
 
 def _leaves(tensor: Any) -> Iterator[torch.Tensor]:
-    """The plain tensors that a tensor is made of: a DTensor's local shard, a quantized tensor's data and scales."""
+    """The plain tensors of which a tensor is made: a DTensor's local shard, a quantized tensor's data and scales."""
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         for name in names:
@@ -92,7 +94,8 @@ def _leaves(tensor: Any) -> Iterator[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """None for a sparse tensor, which has none; its bytes are then in the parts that are counted as differences."""
+    """The tensor's storage. None for a sparse tensor, which has none. Its bytes are then in the parts that are counted
+    as differences."""
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
@@ -100,7 +103,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an optimizer's state, whatever dictionaries and lists they lie in."""
+    """The tensors in an optimizer's state, in whatever dictionaries and lists they lie."""
     if hasattr(state, "untyped_storage"):
         yield state
     elif isinstance(state, dict):
@@ -111,5 +114,5 @@ def _tensors(state: Any) -> Iterator[torch.Tensor]:
 
 
 def _devices(state: Any) -> tuple[Any, ...]:
-    """Where one parameter's state lies, by which a move between host and device is noticed."""
+    """The devices on which one parameter's state lies. If they change, the state was moved between host and device."""
     return tuple(tensor.device for tensor in _tensors(state))

@@ -31,9 +31,9 @@ from akka_otel_callbacks.verl.state import STATE
 
 
 class Backend:
-    """Takes verl's log calls on the trainer's thread; everything else happens on the exporter's.
+    """Takes verl's log calls on the trainer's thread. Everything else happens on the exporter's threads.
 
-    verl stops when a backend raises, so every entry is guarded. It may finish a backend, forget it, or kill its
+    verl stops when a backend raises, so every entry is guarded. verl may finish a backend, forget it, or kill its
     process.
     """
 
@@ -67,7 +67,7 @@ class Backend:
         return self
 
     def __reduce__(self) -> tuple[type[Elsewhere], tuple[()]]:
-        """A trainer can be pickled, as Ray does with what it is handed; the run stays with the process that has it."""
+        """Ray pickles the trainers that it is handed. The run stays with the process that has it."""
         return Elsewhere, ()
 
     @guarded
@@ -121,7 +121,7 @@ class Backend:
 
 
 class Elsewhere:
-    """What a pickled backend is where it is unpickled: it publishes nothing, and says so once."""
+    """What a pickled backend becomes where it is unpickled. It publishes nothing, and says so once."""
 
     def __init__(self) -> None:
         self._said = False

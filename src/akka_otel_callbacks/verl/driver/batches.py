@@ -22,7 +22,8 @@ def install(metric_utils: ModuleType) -> None:
 
 
 def install_v1(trainer_base: ModuleType) -> None:
-    """The v1 trainers hand that function tensors only; what else there is of a rollout is in its key and its tag."""
+    """The v1 trainers hand that function tensors only. Whatever else there is of a rollout is in its key and its
+    tag."""
     install_trainer(trainer_base.PPOTrainer)
 
 
@@ -43,7 +44,7 @@ def install_separation(ray_trainer: ModuleType) -> None:
 
 
 def _describe(compute: Call) -> Iterator[None]:
-    """Tells what there is of the rollouts beside the batch that verl computes its figures of in this call."""
+    """Keeps what the inbox is to have of the rollouts whose figures verl computes in this call."""
     if STATE.inbox.listening:
         STATE.inbox.described = described_v1(compute.owner, compute.get(1, "batch"))
         yield
@@ -66,7 +67,8 @@ def _keep(compute: Call) -> None:
 
 
 def _seen(batch: Any, described: Rollouts) -> Rollouts:
-    """The batch's rows as verl has them for its own figures: padding rows are gone. Sums over tokens stay tensors."""
+    """The rows of the batch from which verl computes its own figures, without the rows that only pad. Sums over tokens
+    stay tensors."""
     tensors, others = batch.batch, batch.non_tensor_batch
     fields, width = set(tensors.keys()), tensors["responses"].shape[-1]
     mask = tensors["response_mask"] if "response_mask" in fields else tensors["attention_mask"][:, -width:]
@@ -89,8 +91,9 @@ def _seen(batch: Any, described: Rollouts) -> Rollouts:
 
 
 def described_v1(trainer: Any, batch: Any) -> Rollouts:
-    """Keys are `{uid}_{session}_{index}`; an agent loop may leave several outputs of one session, of which the last
-    holds the reward's completion. Tags tell the rows that only pad the batch."""
+    """What keys and tags say of the rows. A key is `{uid}_{session}_{index}`. An agent loop may leave several outputs
+    of one session, and the last of them holds the completion that was scored. A tag says whether its row only pads the
+    batch."""
     rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
     keys = [key for key, _ in rows]
     sessions = [key.rsplit("_", 1)[0] for key in keys]

@@ -10,7 +10,7 @@ from akka_otel_callbacks.verl.settings import get
 
 TRAINER, ROLLOUT = names.RlRole.TRAINER, names.RlRole.ROLLOUT
 ONE_STEP_OFF_KEY = "timing_s/generate_async"
-"""No other trainer has it in its rows."""
+"""A key that only the rows of this trainer have."""
 
 
 def idle(row: Row, config: Any) -> dict[str, float]:

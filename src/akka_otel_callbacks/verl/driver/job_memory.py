@@ -17,12 +17,13 @@ from akka_otel_callbacks.verl.settings import get
 from akka_otel_callbacks.verl.worker import memory
 
 ANSWER_TIMEOUT_S = 0.5
-"""How long after they were asked the workers are waited for. A worker answers within milliseconds between two of
-verl's calls."""
+"""Seconds for which a request waits for the workers after it has asked them. A worker answers within milliseconds
+between two of verl's calls."""
 WAIT_TIMEOUT_S = 1.0
-"""How long after its begin a request is waited for, which has many workers to ask and their answers to take."""
+"""Seconds for which the translator waits for a request after the request began. A request may have many workers to
+ask."""
 UPDATED = ("actor/grad_norm", SFT_STEP_KEY)
-"""A call that logs one of them is of a step that trained the policy; a worker without an account then never has one."""
+"""Keys of a step that trained the policy. A worker that has no account after such a step never has one."""
 
 MemoryOfStep = Callable[[], StepMemory | None]
 """Gives the job's memory in one step, on the translator's thread."""
@@ -45,8 +46,8 @@ class JobMemory:
 
     @guarded
     def ask(self, logged: Logged) -> MemoryOfStep | None:
-        """Begins to ask for the step of a log call, and waits for nothing. None where there is nobody to ask, or where
-        the request before is not done."""
+        """Begins to ask for the step of a log call, and waits for nothing. None if there is nobody to ask, or if the
+        request before is not done."""
         if not self._has_accounts or not any(key in logged for key in UPDATED):
             return None
         own = memory.answer()
@@ -64,8 +65,8 @@ class JobMemory:
         return {name: handle for name, handle in driven_workers().items() if name not in self._without}
 
     def received(self, answers: Mapping[Any, StepMemory | None], *, complete: bool) -> StepMemory | None:
-        """The job's figures from its workers' answers. The marks only ever rise, so those of a worker that was left
-        out still count as it last told them. It may have been the fullest, so that nobody's parts stand for the job.
+        """The job's figures from its workers' answers. The marks only rise, so the last known marks of a worker that
+        was left out still count. That worker may have been the fullest, so no other worker's parts stand for the job.
 
         Args:
             complete: whether everyone who was asked has answered.
@@ -98,8 +99,8 @@ class Request(threading.Thread):
             self._result = self._job.received(answers, complete=len(answers) == len(calls))
 
     def result(self) -> StepMemory | None:
-        """The job's figures; None where no worker answered in time. The training thread, which may have to translate
-        steps when the exporter does not get to it, takes what is there."""
+        """The job's figures. None if no worker answered in time. The training thread may have to translate steps when
+        the exporter does not get to them, and then takes the answers that are there."""
         if threading.get_ident() != self._training_thread:
             self.join(max(0.0, self._began + WAIT_TIMEOUT_S - time.monotonic()))
         return self._result

@@ -1,4 +1,4 @@
-"""What ends a completion before its end, as verl's configuration and its model say it."""
+"""The limits that cut a completion off, from verl's configuration and the model's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from akka_otel_callbacks.verl.settings import get, max_completion_length
 
 ROLLOUT = "actor_rollout_ref.rollout"
 TOOL_PATHS = ("tool_config_path", "function_tool_path")
-"""Where the configuration says which tools there are."""
+"""Keys of the configuration that name the tools."""
 SERVERS_WITH_THE_MODELS_WINDOW = ("vllm", "sglang", "trtllm")
-"""Rollout servers that have what the model has where `max_model_len` is not set."""
+"""Rollout servers that take the model's own limit if `max_model_len` is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Limits:
     window: float | None = None
     """Tokens at which a rollout server stops, the prompt included."""
     has_tools: bool = False
-    """A tool's response that does not fit ends a completion that is shorter."""
+    """Whether a tool's response that does not fit ends a completion below its limit."""
     rejects: bool = False
-    """Tokens that are rejected for the update are no longer in the mask of the model's own ones."""
+    """Whether the mask of the model's own tokens lacks those that were rejected for the update."""
 
 
 def limits(config: Any, verl_version: tuple[int, ...] = (sys.maxsize,)) -> Limits:
@@ -55,7 +55,7 @@ def _window(config: Any) -> float | None:
 
 
 def _window_of_model(path: Any) -> float | None:
-    """As the model's own configuration has it, where that is on this machine."""
+    """The limit of the model's own configuration, if that is on this machine."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         described = json.loads(_model_config(str(path)).read_text())
         windows = (described, described.get("text_config") or {})
@@ -64,7 +64,7 @@ def _window_of_model(path: Any) -> float | None:
 
 
 def _model_config(path: str) -> Path:
-    """The file in a folder, or in the cache of a model from the hub."""
+    """The path of a model's `config.json`, in its folder or in the hub's cache."""
     if not Path(path).is_dir() and (hub := sys.modules.get("huggingface_hub")) is not None:
         return Path(hub.try_to_load_from_cache(path, "config.json") or "")
     return Path(path) / "config.json"

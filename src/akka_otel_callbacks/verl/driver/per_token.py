@@ -44,29 +44,30 @@ class Aggregated:
 
 
 def is_kl(estimator: Any) -> bool:
-    """Whether verl's name of an estimator is one of the KL divergence. A `+` behind it changes its gradient only."""
+    """Whether an estimator that verl names is one of the KL divergence. A `+` behind the name changes the gradient
+    only."""
     return str(estimator).removesuffix("+") in KL_ESTIMATORS
 
 
 def install(core_algos: ModuleType) -> None:
-    """The workers' losses and the trainer's process aggregate by this one function."""
+    """Hooks the one function by which the workers' losses and the trainer's process aggregate."""
     after(core_algos, "agg_loss", _keep_mean)
     after(core_algos, "kl_penalty", _keep_divergence)
 
 
 def install_loss(losses: ModuleType) -> None:
-    """The actor's loss, in the workers."""
+    """Hooks the actor's loss, in the workers."""
     around(losses, "ppo_loss", _add_to_metrics)
 
 
 def install_penalty(ray_trainer: ModuleType) -> None:
-    """The penalty on the rewards, in the trainer's process."""
+    """Hooks the penalty on the rewards, in the trainer's process."""
     around(ray_trainer, "apply_kl_penalty", _keep_penalty)
 
 
 @contextmanager
 def _aggregated() -> Iterator[Aggregated]:
-    """What verl aggregates until the end of the block."""
+    """Collects what verl aggregates until the end of the block."""
     STATE.aggregated = aggregated = Aggregated()
     try:
         yield aggregated
@@ -87,7 +88,7 @@ def _keep_mean(agg_loss: Call) -> None:
 
 @guarded
 def _mean(agg_loss: Call, aggregated: Aggregated) -> Any:
-    """The mean per token by verl's own function."""
+    """The mean per token, computed by verl's own function."""
     arguments = agg_loss.bound().arguments
     tensor = arguments["loss_mat"]
     seen = aggregated.kl if tensor is aggregated.divergence else tensor
@@ -105,7 +106,8 @@ def _keep_divergence(kl_penalty: Call) -> None:
 
 
 def _add_to_metrics(ppo_loss: Call) -> Iterator[None]:
-    """Adds to the loss's metrics what verl then sums up over micro-batches and averages over workers, as its own."""
+    """Adds the means to the metrics of the loss. verl sums them over micro-batches and averages them over workers, as
+    it does with its own."""
     if not is_active() or not _is_needed(ppo_loss.bound().arguments["config"]):
         return
     with _aggregated() as aggregated:
@@ -119,7 +121,8 @@ def _is_needed(config: Any) -> bool:
 
 
 def _add(metrics: dict[str, Any], means: list[Any]) -> None:
-    """verl refuses an entry that one worker has fewer values of than the others: it must never be missing."""
+    """Adds our entries. None may be missing, because verl refuses an entry of which one worker has fewer values than
+    the others."""
     for ours, theirs in IN_THE_LOSS:
         own: Any = metrics.get(theirs)
         if hasattr(own, "aggregation"):
@@ -138,9 +141,10 @@ def _keep_penalty(apply_kl_penalty: Call) -> Iterator[None]:
 
 
 def masked_mean(tensor: Any, mask: Any) -> Any:
-    """The mean of a tensor where the mask is set, whatever stands elsewhere. NaN of nothing.
-
-    A sum in bfloat16 would be off by up to 0.4 %. A gradient would keep all of the batch's activations.
+    """The mean of a tensor's values where the mask is set, whatever stands elsewhere. NaN if it is set nowhere. It is
+    summed in float32, because a
+    sum in bfloat16 would be off by up to 0.4 %, and without a gradient, which would keep all of the batch's
+    activations.
     """
     import torch
 

@@ -21,26 +21,27 @@ def install(trainer: type) -> None:
 
 
 def install_scores(reward_loop: ModuleType) -> None:
-    """What a reward model says of a batch."""
+    """Hooks the function in which a reward model scores a batch."""
     after(reward_loop.RewardLoopManager, "compute_rm_score", _keep_scores)
 
 
 def take_terms(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, float]]:
-    """The terms of the step's rollouts, given by key and tag, in their order."""
+    """The terms of the step's rollouts, in the order of the keys and tags."""
     terms = [{**tag.get(TERMS, {}), **STATE.reward_model_terms.get(key, {})} for key, tag in rows]
     STATE.reward_model_terms.clear()
     return terms
 
 
 def take_graded(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | None]:
-    """How long the terms of the step's rollouts took, as text, in their order."""
+    """How long the terms of the step's rollouts took, as text, in the order of the keys."""
     graded = [STATE.reward_model_graded.get(key, tag.get(GRADED)) for key, tag in rows]
     STATE.reward_model_graded.clear()
     return graded
 
 
 def _keep_terms(compute: Call) -> Iterator[None]:
-    """The terms stay in this process: of a tag that is put again, verl reads the rollout's own anew."""
+    """Keeps the terms in this process. They cannot go into the tag: if a tag is put again, verl takes the rollout's own
+    terms from it once more."""
     if not is_active():
         return
     STATE.reward_model_scores = []

@@ -17,13 +17,13 @@ from akka_otel_callbacks.verl.driver.limits import Limits
 from akka_otel_callbacks.verl.inbox import PerToken
 
 SCORE, ADDED_TO_SCORE = "score", "overlong_reward"
-"""A reward function that returns a dict has its total under `score`; only verl's DAPO reward manager adds a term to
-it afterwards."""
+"""The total of a reward function that returns a dict. Only verl's DAPO reward manager adds a term to it afterwards."""
 
 
 @dataclass(slots=True, eq=False)
 class Rollouts:
-    """Columns of equal length, a row per sequence that was trained on. Tensors are read on the translator's thread."""
+    """The rollouts of one batch. Its columns have one row for each sequence that was trained on. Tensors are read on
+    the translator's thread."""
 
     step: int | None = None
     scores: Any = ()
@@ -33,11 +33,12 @@ class Rollouts:
     lengths: Any = ()
     """Tokens after the prompt, tool responses included: tensor [rows]. 0: the generation was aborted."""
     own_lengths: Any = ()
-    """Those of them that the model generated, and that were not rejected for the update: tensor [rows]."""
+    """Tokens that the model generated itself and that were not rejected for the update: tensor [rows]."""
     groups: Sequence[str] | None = None
     """The prompt that each row belongs to."""
     last_of_session: Sequence[bool] | None = None
-    """False for the earlier outputs of an agent loop that left several; None: every row is a completion of its own."""
+    """False for the earlier outputs of an agent loop that left several. None if every row is a completion of its
+    own."""
     terms: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tools: Sequence[Sequence[int] | None] | None = None
     """Of each row whose agent loop had tools: calls, failed calls, and whether a tool's response did not fit, which
@@ -47,9 +48,9 @@ class Rollouts:
     tokens: int | None = None
     """Prompt and completion tokens of all rows."""
     entropy: Sequence[PerToken] = ()
-    """The policy's entropy in the parts of the batch."""
+    """The policy's entropy, for each part of the batch."""
     kl: Sequence[PerToken] = ()
-    """The divergence that was taken off the rewards, likewise."""
+    """The divergence that was taken off the rewards, for each part of the batch."""
 
     @property
     def values_held(self) -> int:
@@ -57,12 +58,12 @@ class Rollouts:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows of terms turned into columns, None where a row lacks the term."""
+    """Turns rows of terms into columns. A row that lacks a term has None there."""
     return {term: [row.get(term) for row in rows] for term in dict.fromkeys(term for row in rows for term in row)}
 
 
 def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> None:
-    """Sets what the rollouts say, in place of what the log said of it.
+    """Sets the figures that the rollouts give, in place of those from the log.
 
     Args:
         step: set in place.
@@ -81,7 +82,8 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> No
 
 
 def mean_per_token(means: Iterable[PerToken]) -> float | None:
-    """The mean over the tokens of all parts, None of none. That of a part without a token is NaN, and says nothing."""
+    """The mean over the tokens of all parts. None if there is no part. A part without a token has NaN, which is left
+    out."""
     parts = [(float(part.mean), count) for part in means if (count := float(part.tokens))]
     tokens = sum(count for _, count in parts)
     return sum(mean * count for mean, count in parts) / tokens if parts else None
@@ -89,14 +91,14 @@ def mean_per_token(means: Iterable[PerToken]) -> float | None:
 
 @dataclass(slots=True)
 class _Columns:
-    """The rows of a step's batches. One that was aborted generated nothing: it is no completion, and as a rollout of
-    its prompt it was not scored."""
+    """The rows of a step's batches. A row that was aborted generated nothing: it is no completion, and counts as a
+    rollout of its prompt that was not scored."""
 
     rows: int = 0
     lengths: list[int | None] = field(default_factory=list)
-    """Tokens that the model generated in each completion; None where that is not known."""
+    """Tokens that the model generated in each completion. None if that is not known."""
     truncated: list[bool | None] = field(default_factory=list)
-    """Whether a limit ended the completion; None where that is not known."""
+    """Whether a limit ended the completion. None if that is not known."""
     totals: list[float | None] = field(default_factory=list)
     terms: dict[Any, list[float | None]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
@@ -151,7 +153,8 @@ def _own_lengths(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> l
 
 
 def _truncated(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> list[bool | None]:
-    """A completion whose last allowed token is its end counts as truncated, as it does to verl."""
+    """Whether each completion was cut off. A completion whose last allowed token is its end counts as truncated, as in
+    verl."""
     bounds = _bounds(batch, len(lengths), limits)
     ended_by_tool = _ended_by_tool(batch, len(lengths), limits)
     return [
@@ -161,7 +164,7 @@ def _truncated(batch: Rollouts, lengths: Sequence[float], limits: Limits) -> lis
 
 
 def _bounds(batch: Rollouts, rows: int, limits: Limits) -> list[float | None]:
-    """Tokens after the prompt that each completion may have."""
+    """The most tokens that each completion may have after its prompt."""
     if limits.response is None or limits.window is None:
         return [limits.response] * rows
     prompts = _list(batch.prompt_lengths)
@@ -192,5 +195,5 @@ def _set_lengths(step: RLStep, columns: _Columns) -> None:
 
 
 def _set_tools(step: RLStep, tallies: Sequence[Sequence[int]]) -> None:
-    """Only rollouts of agent loops that had tools have a tally."""
+    """Sets the figures of tools. Only rollouts of agent loops that had tools have a tally."""
     set_tools(step, [tally[0] for tally in tallies], [tally[1] for tally in tallies])

@@ -26,21 +26,22 @@ from akka_otel_callbacks.verl.settings import is_rl, lora_rank
 from akka_otel_callbacks.verl.state import STATE
 
 METHODS = ("_save_checkpoint", "save_checkpoint")
-"""Of reinforcement trainers, and of the handler that supervised ones have, or of themselves up to 0.6."""
+"""The names of the methods that save: of reinforcement trainers, and of a supervised trainer's handler, which up to
+verl 0.6 is the trainer itself."""
 HANDLER = "ckpt_handler"
 RESUMABLE = {"model", "optimizer", "extra"}
-"""What a training resumes from; the schedule is in `extra`."""
+"""The contents of a checkpoint from which a training resumes. The schedule is in `extra`."""
 
 
 class Save(NamedTuple):
-    """One that has begun. `step` is None where the trainer does not tell."""
+    """A save that has begun. `step` is None if the trainer does not tell it."""
 
     step: float | None
     start_s: float
 
 
 class Saves:
-    """Those of one run.
+    """The saves of one run.
 
     Args:
         config: verl's configuration.
@@ -60,7 +61,7 @@ class Saves:
         self._waiting: list[Save] = []
 
     def listen(self) -> None:
-        """From the function of the trainer that opens the run, until `close`."""
+        """Hears of saves until `close`. It must be called within the trainer's function that opens the run."""
         for owner, name in _savers():
             around(owner, name, _time)
         STATE.saves.append(self)
@@ -108,7 +109,7 @@ class Saves:
 
 
 class Timing(NamedTuple):
-    """A capture: the time of a save that verl does not log."""
+    """A capture: how long a save took that verl does not log."""
 
     step_type: type[Step]
     seconds: float
@@ -118,7 +119,7 @@ class Timing(NamedTuple):
 
 
 def artifact_kind(config: Any) -> str | None:
-    """What the run's checkpoints hold; None for weights of a whole model that nothing resumes from."""
+    """What the run's checkpoints hold. None for the weights of a whole model, from which nothing resumes."""
     at = "actor_rollout_ref.actor.checkpoint" if is_rl(config) else "checkpoint"
     contents = set(get(config, f"{at}.save_contents") or RESUMABLE)
     if contents >= RESUMABLE:
@@ -133,7 +134,7 @@ def is_asynchronous(config: Any) -> bool:
 
 
 def _savers() -> Iterator[tuple[type, str]]:
-    """The class, and the method of it, that saves for the trainer whose method is being called."""
+    """The class and the method that save for the trainer that is calling."""
     for trainer in calling_objects():
         for owner in (getattr(trainer, HANDLER, None), trainer):
             name = next((name for name in METHODS if callable(getattr(type(owner), name, None))), None)
@@ -143,7 +144,7 @@ def _savers() -> Iterator[tuple[type, str]]:
 
 
 def _time(save: Call) -> Iterator[None]:
-    """Times a save of whichever run is open then."""
+    """Times a save for the run that is open at that time."""
     if STATE.saves:
         run = STATE.saves[-1]
         begun = run.begin(save.owner)

@@ -1,4 +1,4 @@
-"""Hears verl's timers. All of them are one function, a generator around what is timed."""
+"""Hears verl's timers. All of them are one function, a generator around the code that is timed."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ TRAINERS = ("RayPPOTrainer", "OneStepOffRayTrainer", "SFTTrainer")
 
 
 def install(tracking: ModuleType) -> None:
-    """Every trainer makes one `Tracking`, in the one process that logs. The class is changed in place, so that the
-    copies of its name in verl's modules are changed, too."""
+    """Adds the backend. Every trainer makes one `Tracking`, in the one process that logs. The class is changed in
+    place, so that all of verl's modules that imported it have the change."""
     target = tracking.Tracking
     if LOGGER not in target.supported_backend:
         target.supported_backend = [*target.supported_backend, LOGGER]
@@ -32,16 +32,16 @@ def install(tracking: ModuleType) -> None:
 
 
 def install_fit(ray_trainer: ModuleType) -> None:
-    """These trainers never finish their `Tracking`. Where the cluster was there before the run, Ray kills their process
-    when the driver goes: no `__del__`, no exit handler; and in a notebook a failed one lives on in its traceback. The
-    end of `fit` is the end of the run."""
+    """Ends the run at the end of `fit`, because these trainers never finish their `Tracking`. On a cluster that was
+    there before the run Ray kills their process when the driver goes, and neither `__del__` nor an exit handler runs.
+    In a notebook a trainer that failed lives on in its traceback."""
     for name in TRAINERS:
         if hasattr(ray_trainer, name):
             around(getattr(ray_trainer, name), "fit", _end_after)
 
 
 def _open(init: Call) -> None:
-    """A second `Tracking` of the process, such as one for validations, logs to the same run."""
+    """Opens the run. A second `Tracking` of the process, such as one for validations, logs to the same run."""
     arguments = init.bound().arguments
     if LOGGER not in backends(arguments.get("default_backend")) or is_disabled():
         return

@@ -40,7 +40,7 @@ class LogCall:
     number: int
     rollouts: Sequence[Rollouts] = ()
     update_s: float | None = None
-    """Wall time of a supervised update, its input left out."""
+    """Wall time of a supervised update in seconds, without its input."""
     memory: MemoryOfStep | None = None
     """What filled the devices in this step."""
 
@@ -49,7 +49,7 @@ class LogCall:
         return sum(batch.values_held for batch in self.rollouts)
 
     def row(self) -> Row:
-        """The numbers that it logs, read anew each time."""
+        """The numbers that the call logs, read anew each time."""
         return row_of(self.logged)
 
     def deliver(self, recorder: Recorder) -> None:
@@ -67,7 +67,7 @@ class Translation(Protocol):
 
 
 class RLTranslation:
-    """Of a reinforcement trainer, v0, v1 or disaggregated."""
+    """The translation of a reinforcement trainer's log: v0, v1 or disaggregated."""
 
     step_type: ClassVar[type[Step]] = RLStep
     step_key: ClassVar[str] = RL_STEP_KEY
@@ -81,7 +81,7 @@ class RLTranslation:
         updates = updates_per_step(config)
         self._has_several_rates = updates > 1
         self._parts = 1 if get(config, "async_training") is not None else updates
-        """Times that verl takes the policy's entropy of a batch that it computes its figures of."""
+        """How often verl takes the policy's entropy of a batch from which it computes its figures."""
         self._early_number: int | None = None
         self._early: Row = {}
 
@@ -109,18 +109,19 @@ class RLTranslation:
 
     @functools.cached_property
     def _limits(self) -> Limits:
-        """Read when they are first needed, on the translator's thread: the model's own are in a file."""
+        """The limits of completions. They are read when they are first needed, on the translator's thread, because the
+        model's own limits are in a file."""
         return limits(self._config, self._verl_version)
 
     def _entropy(self, batches: Sequence[Rollouts]) -> float | None:
-        """None where the trainer aggregated more than entropies, as one of a user's own may."""
+        """The policy's entropy. None if the trainer aggregated more than entropies, as a user's own trainer may."""
         if any(len(batch.entropy) > self._parts for batch in batches):
             return None
         return mean_per_token(part for batch in batches for part in batch.entropy)
 
 
 class SFTTranslation:
-    """Of a supervised trainer, under torchrun or Ray."""
+    """The translation of a supervised trainer's log, under torchrun or Ray."""
 
     step_type: ClassVar[type[Step]] = SFTStep
     step_key: ClassVar[str] = SFT_STEP_KEY
@@ -161,8 +162,8 @@ class LearningRate:
 
 
 def updates_per_step(config: Any) -> float:
-    """Times that a step's schedule of learning rates advances. Where it is more than once, verl logs the mean of the
-    rates (fully_async) or the one behind the last of them (`separate_async`), neither of which is the step's."""
+    """How often the schedule of learning rates advances in a step. If it advances more than once, verl logs the mean of
+    the rates (fully_async) or the rate after the last of them (`separate_async`). Neither is the step's."""
     mode = get(config, "trainer.v1.trainer_mode")
     if get(config, "async_training") is not None:
         updates = get(config, "async_training.trigger_parameter_sync_step")
@@ -176,7 +177,7 @@ def translation_for(config: Any, verl_version: str) -> Translation:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """`0.9.1.dev0` as (0, 9, 1); an unknown version counts as the newest."""
+    """`0.9.1.dev0` as (0, 9, 1). An unknown version counts as the newest."""
     parts = [part for part in version.split(".")[:3] if part.isdigit()]
     return tuple(map(int, parts)) or (sys.maxsize,)
 

@@ -1,5 +1,5 @@
-"""Notices figures that a hook should have brought by the second step and did not: a recipe may have a function of its
-own in place of the hooked one, and a node may be without the package."""
+"""Notices the figures that a hook should have brought by the second step and did not bring. A recipe may have a
+function of its own in place of the hooked one, and a node may lack the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOSSES_WITH_SIDES = (None, "vanilla")
 
 
 class Sign(NamedTuple):
-    """A key of verl's log that comes from the same place as figures of ours.
+    """A key of verl's log whose figures come from the same place as some of ours.
 
     Attributes:
         key: verl's.

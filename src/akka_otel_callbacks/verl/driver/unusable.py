@@ -53,15 +53,16 @@ def unusable_keys(config: Any, verl_version: tuple[int, ...]) -> frozenset[str]:
 
 
 def rejects_tokens(config: Any) -> bool:
-    """Whether tokens that the trainer and the rollout server see too differently are taken out of the batch."""
+    """Whether the run takes tokens out of the batch on which trainer and rollout server differ too much."""
     correction = "algorithm.rollout_correction"
     return get(config, f"{correction}.rollout_rs") is not None and not get(config, f"{correction}.bypass_mode")
 
 
 def _unusable_before_0_8(config: Any, verl_version: tuple[int, ...]) -> set[str]:
-    """0.7 has its earlier workers by default, which add up loss and divergence over the mini-batches and epochs of a
-    step. Its new ones and the earlier ones of 0.6 divide them by the number of micro-batches. Megatron's average them,
-    and so do those of 0.5. Up to 0.4 the divergence is that of the last micro-batch.
+    """The keys that are misleading before verl 0.8. The earlier workers, which 0.7 has by default, add up loss and
+    divergence over the mini-batches and epochs of a step. The new workers of 0.7 and the earlier ones of 0.6 divide
+    them by the number of micro-batches. The workers of Megatron and those of 0.5 average them. Up to 0.4 the divergence
+    is that of the last micro-batch.
     """
     if verl_version < (0, 6):
         return {KL} if verl_version < (0, 5) else set()
@@ -78,7 +79,7 @@ def _unusable_before_0_8(config: Any, verl_version: tuple[int, ...]) -> set[str]
 
 
 def _is_one_update(config: Any) -> bool:
-    """Whether a step is one mini-batch and one epoch. Not where that is not known."""
+    """Whether a step is one mini-batch and one epoch. False if that is not known."""
     prompts = number(get(config, "data.train_batch_size"))
     mini_batch = number(get(config, f"{ACTOR}.ppo_mini_batch_size"))
     epochs = number(get(config, f"{ACTOR}.ppo_epochs", 1))
@@ -88,7 +89,8 @@ def _is_one_update(config: Any) -> bool:
 
 
 def _has_micro_batches(config: Any) -> bool:
-    """Whether a worker's mini-batch is made of several micro-batches, or may be."""
+    """Whether a worker's mini-batch has several micro-batches. True if their sizes follow the tokens, and False if
+    nothing is known."""
     if get(config, f"{ACTOR}.use_dynamic_bsz"):
         return True
     prompts = number(get(config, f"{ACTOR}.ppo_mini_batch_size"))

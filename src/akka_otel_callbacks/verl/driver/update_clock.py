@@ -20,7 +20,7 @@ def install(trainer: type) -> None:
 
 
 def end_update() -> float | None:
-    """Seconds since the update began; None where that was not seen."""
+    """Seconds since the update began. None if its begin was not seen."""
     began, STATE.update_began = STATE.update_began, None
     return None if began is None else time.perf_counter() - began
 

@@ -18,13 +18,13 @@ from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.verl.state import STATE
 
 TRAINERS = ("RayPPOTrainer", "PPOTrainer")
-"""Of v0, and of v1. The disaggregated ones inherit from them."""
+"""The trainers with a method that validates: v0 and v1. The disaggregated trainers inherit from them."""
 LOADER = "val_dataloader"
-"""Of a supervised trainer: it goes over it once in each validation, and over nothing else by it."""
+"""The attribute of a supervised trainer with its validation data. The trainer iterates it once in each validation."""
 LOSS = "val/loss"
-"""What a supervised trainer logs at the end of a validation."""
+"""The key that a supervised trainer logs at the end of a validation."""
 ROLLOUTER_S = "rollouter/validate_time"
-"""What fully_async logs of a validation, which runs in another process: its seconds."""
+"""The key by which fully_async logs how many seconds a validation took, which runs in another process."""
 
 
 def install(module: ModuleType) -> None:
@@ -42,14 +42,15 @@ def _time(validate: Call) -> Iterator[None]:
 
 
 class Validations:
-    """Those of a run whose trainer has no method for them."""
+    """The validations of a run whose trainer has no method for them."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         STATE.validated = STATE.validation_begun_ns = None
 
     def listen(self, trainer: object) -> None:
-        """To a supervised trainer, None where the trainer is another one."""
+        """Hears of the validations of a supervised trainer. None stands for another kind of trainer, which needs no
+        hearing."""
         loader = getattr(trainer, LOADER, None)
         if loader is not None:
             before(type(loader), "__iter__", _begin)

@@ -18,12 +18,12 @@ from akka_otel_callbacks.verl.worker.clip_ratio import CLIPPED_HIGH
 Logged = Mapping[str, Any]
 """What one call of `Tracking.log` is given. A value may be a tensor, which only the translator's thread reads."""
 Row = Mapping[str, float]
-"""The numbers among it, by verl's key."""
+"""The numbers of a row, by verl's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key(LogKey):
-    """Which versions of verl log it, and in what scale.
+    """A key of verl's log: which versions log it, and in what scale.
 
     Attributes:
         since, until: the first and the last version that logs it; None: still does.
@@ -37,7 +37,8 @@ class Key(LogKey):
 
 RL_STEP_KEY = "training/global_step"
 SFT_STEP_KEY = "train/loss"
-"""A row with it completes a step; verl logs other rows under the same step number: validation, rollout servers."""
+"""A row with this key completes a step. verl logs other rows under the same step number: validations, rollout
+servers."""
 
 RL_KEYS = (
     Key("timing_s/step", "duration_s"),
@@ -77,14 +78,14 @@ SFT_KEYS = (
 TIMING, EARLY_TIMING = "timing_s/", "timing/"
 """Before a phase's name. 0.1 wrote no unit, and its times are seconds, too."""
 EVAL_REWARD = re.compile(r"val-(?:core|aux)/(?P<source>.+)/reward/mean@\d+|val/test_score/(?P<early_source>.+)")
-"""The main one of a source is `core`: its accuracy, where the reward function tells one, else its reward. Up to 0.3 a
-source had its mean reward alone."""
+"""The main figure of a data source is `core`: its accuracy if the reward function tells one, otherwise its reward. Up
+to 0.3 a source had its mean reward alone."""
 PHASE_ALIASES: Mapping[str, str] = {"timing_s/param_sync": names.RlStepPhase.PARAM_SYNC}
 """`fully_async` writes the prefix twice."""
 
 
 def row_of(logged: Logged) -> dict[str, float]:
-    """The numbers that a call logs; anything else is left out. Reading them may wait for a device."""
+    """The numbers that a call logs. Anything else is left out. Reading them may wait for a device."""
     return {key: value for key, raw in logged.items() if isinstance(key, str) and (value := number(raw)) is not None}
 
 
@@ -109,8 +110,8 @@ def sft_step(row: Row) -> SFTStep:
 
 
 def phases(row: Row) -> dict[str, float]:
-    """Every phase that verl timed, in seconds. Names with a further `/` are figures of single rollouts, some of them
-    no seconds at all."""
+    """Every phase that verl timed, in seconds. Names with a further `/` are left out: they are figures of single
+    rollouts, and some are no seconds at all."""
     found = {}
     for key, value in row.items():
         if key.startswith((TIMING, EARLY_TIMING)):
@@ -122,8 +123,8 @@ def phases(row: Row) -> dict[str, float]:
 
 
 def eval_rewards(row: Row) -> dict[str, float]:
-    """The mean reward of a validation by the prompts' data source. Where a source's prompts have different numbers of
-    completions verl takes a mean for each number, and none of all of them."""
+    """The mean reward of a validation by the prompts' data source. It is absent for a source whose prompts have
+    different numbers of completions: verl then takes a mean for each number, and none of all."""
     found: dict[str, list[float]] = {}
     for key, value in row.items():
         if (match := EVAL_REWARD.fullmatch(key)) is not None:

@@ -19,13 +19,13 @@ def install(ray_base: ModuleType) -> None:
 
 
 def driven_workers() -> dict[Any, Any]:
-    """Ray's handles of the workers, by actor: several groups may have the same ones."""
+    """Ray's handles of the workers, each once: several groups may have the same worker."""
     return {handle._actor_id: handle for group in list(STATE.worker_groups) for handle in group._workers}
 
 
 @guarded
 def flush_workers(timeout_s: float = FLUSH_TIMEOUT_S) -> None:
-    """Has every worker export now, and waits for at most `timeout_s` for all of them."""
+    """Has every worker export now, and waits for all of them together for at most `timeout_s`."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return

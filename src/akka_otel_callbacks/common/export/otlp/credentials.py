@@ -12,7 +12,8 @@ SuppliedT = TypeVar("SuppliedT")
 
 
 def from_entry_point(settings: OtlpSettings, expected: type[SuppliedT]) -> SuppliedT | None:
-    """What the named entry point makes: a session for HTTP, channel credentials for gRPC. None where none is named."""
+    """Makes what the named entry point provides: a session for HTTP, channel credentials for gRPC. None if none is
+    named."""
     if not settings.credentials:
         return None
     found = next(iter(entry_points(group=GROUP, name=settings.credentials)), None)

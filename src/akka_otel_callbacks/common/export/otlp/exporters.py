@@ -56,7 +56,7 @@ DELTAS = {
     "delta": (metrics.Counter, metrics.ObservableCounter, metrics.Histogram),
     "lowmemory": (metrics.Counter, metrics.Histogram),
 }
-"""Which instruments export differences, by `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`."""
+"""The instruments that export differences, by the value of `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`."""
 INSTRUMENTS = (
     metrics.Counter,
     metrics.UpDownCounter,
@@ -69,11 +69,11 @@ INSTRUMENTS = (
 
 MOST_TRIES = 6
 MAY_REFUSE_COMPRESSION = ("400", "406", "415", "422", "500", "501", "UNIMPLEMENTED", "INTERNAL")
-"""How receivers answer what they cannot unpack. They also answer so what they cannot read."""
+"""The kinds of a reply to a message that the receiver cannot unpack, or cannot read."""
 
 
 class Sender(Protocol):
-    """One transport."""
+    """A transport: HTTP or gRPC."""
 
     def send(self, message: Message, reply_type: type[Message], timeout_s: float, compression: str) -> Reply: ...
 
@@ -91,7 +91,7 @@ def _sender(settings: OtlpSettings) -> Sender:
 
 
 class Delivery:
-    """Sends one signal's exports: tries again while the time allows, and tells the watch how it ended."""
+    """Sends one signal's exports. It tries again while the time allows, and tells the watch how each export ended."""
 
     def __init__(self, target: OtlpTarget) -> None:
         self._target = target
@@ -99,24 +99,24 @@ class Delivery:
         self._sender = _sender(target.settings)
         self._compression = target.settings.compression
         self._is_unpacked = False
-        """Whether the receiver took something that was compressed."""
+        """Whether the receiver has taken something compressed."""
         self._watch = Watch.of(f"{target.settings.protocol} {urlsplit(target.endpoint).netloc or target.endpoint}")
         self._jitter = random.Random()
         self._closed = False
         self._hurried = threading.Event()
         self.reply: Reply | None = None
-        """To the last attempt of the newest export; None before there is one."""
+        """The reply to the last attempt of the newest export. None before the first."""
 
     def __call__(self, message: Message) -> bool:
-        """Whether the receiver took all of it."""
+        """Sends a message, and says whether the receiver took all of it."""
         self.reply = None
         reply = self._tried(message)
         self._watch.tell(self, self._target, reply)
         return reply.delivered
 
     def once(self, message: Message, timeout_s: float) -> Reply:
-        """One attempt, of which nobody is told. A receiver that refuses what is compressed, and takes the same without,
-        gets everything without from then on."""
+        """Makes one attempt and tells nobody. A receiver that refuses a compressed message, and takes it uncompressed,
+        gets everything uncompressed from then on."""
         deadline = time.monotonic() + timeout_s
         reply_type = REPLIES[type(message)]
         reply = self._sender.send(message, reply_type, timeout_s, self._compression)
@@ -172,7 +172,7 @@ class OtlpMetrics(MetricExporter):
 
     @property
     def reply(self) -> Reply | None:
-        """What the collector said to the last attempt of the newest export; None before it said something."""
+        """The collector's reply to the last attempt of the newest export. None before the first reply."""
         return self.delivery.reply
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
@@ -180,7 +180,7 @@ class OtlpMetrics(MetricExporter):
         return MetricExportResult.SUCCESS if delivered else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Does not wait: it ends the pause before another attempt."""
+        """Ends the pause before another attempt, and does not wait."""
         self.delivery.hurry()
         return True
 
@@ -212,7 +212,8 @@ class OtlpLogs:
         self.delivery = Delivery(target)
 
     def export(self, request: ExportLogsServiceRequest) -> bool:
-        """Whether it is not to be sent again: what the collector rejected of it would be rejected again."""
+        """Sends the records. True if they must not be sent again: they arrived, or the collector rejected some of them
+        and would reject these again."""
         if self.delivery(request):
             return True
         reply = self.delivery.reply

@@ -24,8 +24,9 @@ VERBOSITY = "GRPC_VERBOSITY"
 
 @contextmanager
 def _quiet_core() -> Iterator[None]:
-    """gRPC's core writes to stderr by itself, a line for every attempt at a server that speaks no TLS, and reads how
-    much it may when it is loaded or first used. The variable does not stay: it would go to every child."""
+    """Has gRPC's core write less to stderr, where it prints a line for every attempt at a server without TLS. It reads
+    the variable when it is loaded or first used. The variable is then taken away, because every child would inherit
+    it."""
     if os.environ.get(VERBOSITY):
         yield
         return

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 NAME = re.compile(r"[!#$%&*+\-.^_`|~0-9A-Za-z]+")
-"""What HTTP allows, without the single quote, which is one that a shell did not take away."""
+"""The characters that HTTP allows in a name, without the single quote, which is there only if a shell did not take it
+away."""
 RAW_VALUE = re.compile(r"[\x20\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")
-"""What the specification allows, and blanks, as the SDK does."""
+"""The characters that the specification allows in a value, and blanks, as the SDK allows them."""
 QUOTED = re.compile(r"^'|'$")
 PADDING_ONLY = re.compile(r"=*")
 GRPC_NAME = re.compile(r"(?!grpc-)[0-9a-z_.\-]+(?<!-bin)")
@@ -18,7 +19,7 @@ GRPC_NAME = re.compile(r"(?!grpc-)[0-9a-z_.\-]+(?<!-bin)")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One item of the variable. `name` is empty where the item cannot be used as a header."""
+    """One item of the variable. `name` is empty if the item cannot be used as a header."""
 
     item: str
     name: str = ""
@@ -49,7 +50,8 @@ def parse(text: str) -> Iterator[Header]:
 
 
 def fits_grpc(header: Header) -> bool:
-    """gRPC takes fewer characters than HTTP, and refuses the whole call otherwise."""
+    """Whether gRPC takes the header. It allows fewer characters than HTTP, and refuses the whole call for a wrong
+    one."""
     return bool(GRPC_NAME.fullmatch(header.name)) and header.value.isascii()
 
 

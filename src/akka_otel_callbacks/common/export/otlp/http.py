@@ -36,7 +36,7 @@ COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
     "deflate": zlib.compress,
 }
 PAGE = re.compile(rb"\s*<(!doctype\s+html|html)", re.IGNORECASE)
-"""How an ingress answers that wants somebody to log in. A collector's answer is no page."""
+"""How a page begins. An ingress that wants somebody to log in answers with one, and a collector never does."""
 WORTH_ANOTHER_TRY = (429, 502, 503, 504)
 
 
@@ -88,8 +88,8 @@ class HttpSender:
 
 
 def _leave_alone(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Authenticates with the header that the user gave. Without it requests would replace that with what `.netrc` says
-    of the host."""
+    """Leaves the user's `Authorization` header as it is. Without this, requests would replace it by the credentials
+    that `.netrc` has for the host."""
     return request
 
 
@@ -123,7 +123,7 @@ def _judge(response: requests.Response, body: bytes, reply_type: type[Message]) 
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
-    """The reply's beginning, unpacked."""
+    """The beginning of the reply, unpacked."""
     raw = response.raw
     read = getattr(raw, "read1", None) or (lambda amount, **options: raw.read(1, **options))
     packed = b""
@@ -142,8 +142,8 @@ def _read(response: requests.Response, deadline: float) -> bytes:
 
 
 def _said(response: requests.Response, body: bytes) -> str:
-    """What the receiver says about a refusal: text, or a `google.rpc.Status`, which has its message where a partial
-    success has its own."""
+    """What the receiver says about a refusal. It is text, or a `google.rpc.Status`, whose message has the same place as
+    that of a partial success."""
     kind = response.headers.get("content-type", "")
     if "protobuf" in kind:
         status: Any = _parsed(body, ExportMetricsPartialSuccess)

@@ -48,7 +48,7 @@ def document(data: MetricsData) -> str:
 
 
 def _object(fields: Json, **written: str) -> str:
-    """The fields, and in place of those of the same name what is JSON already."""
+    """A JSON object of the fields. Those in `written` are JSON already, and replace others of their name."""
     members = {key: _text(value) for key, value in fields.items()} | written
     return "{" + ",".join(f'"{key}":{value}' for key, value in members.items()) + "}"
 
@@ -71,7 +71,7 @@ def _metric(metric: Metric) -> str:
 
 
 def _points(course: Course) -> str:
-    """The points of one series, which differ in time and value."""
+    """The points of one series as JSON. They differ in time and value only."""
     end = f',"attributes":{_text(_attributes(course.attributes))}}}' if course.attributes else "}"
     return ",".join(
         [
@@ -164,7 +164,7 @@ def _value(value: Any) -> Json:
 
 
 def _double(value: float) -> float | str:
-    """JSON has no word for what is not finite; protobuf's JSON has these."""
+    """A number as JSON. JSON has no word for a number that is not finite, but protobuf's JSON has these."""
     if math.isfinite(value):
         return float(value)
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

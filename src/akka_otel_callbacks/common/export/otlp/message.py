@@ -17,15 +17,16 @@ from opentelemetry.sdk.metrics.export import Gauge, MetricsData, ScopeMetrics
 from akka_otel_callbacks.common.export.courses import Course, Courses
 
 FIELDS = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value"}
-"""Of an attribute's value, by its type; the first that fits."""
+"""The protobuf field of an attribute's value, by its type. The first that fits is used."""
 DATA_POINTS, TIME, DOUBLE, INTEGER = b"\x0a", b"\x19", b"\x21", b"\x31"
-"""How protobuf begins a gauge's `data_points`, and a point's `time_unix_nano`, `as_double` and `as_int`."""
+"""The tags by which protobuf begins a gauge's `data_points`, and a point's `time_unix_nano`, `as_double` and
+`as_int`."""
 WITH_DOUBLE, WITH_INTEGER = struct.Struct("<cQcd"), struct.Struct("<cQcq")
-"""A point's time and its value."""
+"""How a point's time and value are packed."""
 
 
 def metrics_request(data: MetricsData) -> ExportMetricsServiceRequest:
-    """What is sent to a collector. The resource, the scopes and all but the gauges are left to the SDK."""
+    """The message for a collector. The SDK encodes the resource, the scopes and everything but the gauges."""
     others = [
         replace(resource, scope_metrics=[_without_gauges(scope) for scope in resource.scope_metrics])
         for resource in data.resource_metrics
@@ -45,7 +46,7 @@ def _without_gauges(scope: ScopeMetrics) -> ScopeMetrics:
 
 
 def _points(course: Course) -> bytes:
-    """The points of one series in protobuf's form. They differ in time and value, which have a fixed width."""
+    """The points of one series in protobuf's form. They differ only in time and value, which have a fixed width."""
     attributes = metrics_pb2.NumberDataPoint(attributes=labels(course.attributes)).SerializeToString()
     head = DATA_POINTS + _varint(len(attributes) + WITH_DOUBLE.size)
     return b"".join(
@@ -63,13 +64,13 @@ def _points(course: Course) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    """A number in protobuf's form: seven bits a byte, the lowest first. The eighth bit says that more follow."""
     low, rest = number & 0x7F, number >> 7
     return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 
 
 def labels(attributes: Mapping[str, Any]) -> list[KeyValue]:
-    """Attributes in protobuf's form; each value is text, a number or a truth value."""
+    """Attributes in protobuf's form. Each value is text, a number or a truth value."""
     return [KeyValue(key=key, value=AnyValue(**{_field(value): value})) for key, value in attributes.items()]
 
 

@@ -24,9 +24,9 @@ COMPRESSIONS = ("gzip", "none", "deflate")
 PLAIN = "none"
 TEMPORALITIES = ("cumulative", "delta", "lowmemory")
 NO_HOST = re.compile(r"[\"'\\<>^`{|}$*()&;]")
-"""What is in no host's name, but in one that a template or a shell has left as it was."""
+"""Characters that no host's name has. A template or a shell may have left them there."""
 GRPC_NAMES = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):", re.IGNORECASE)
-"""How gRPC's own names of a server begin, which are no URLs."""
+"""How a gRPC name of a server begins, which is no URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class OtlpSettings:
     credentials: str
     """The entry point that supplies the credentials, as the SDK's exporters have it."""
     environ: Mapping[str, str] = field(repr=False, compare=False)
-    """Where all of it was read, for what must not be shown."""
+    """The environment from which the settings were read. It holds the secrets that must not be shown."""
 
 
 class OtlpVariables:
@@ -62,7 +62,7 @@ class OtlpVariables:
         self._environ, self._signal, self._warnings = environ, signal, warnings
         self.protocol = self._choice("PROTOCOL", PROTOCOLS)
         self.endpoint_variable = ""
-        """The variable that names the endpoint; empty where none can be used."""
+        """The variable that names the endpoint. Empty if no variable can be used."""
         self.wrong_endpoint = ""
         """The first variable whose endpoint cannot be used."""
         self._url = self._first_endpoint()
@@ -79,7 +79,7 @@ class OtlpVariables:
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     def settings(self) -> OtlpSettings:
-        """All of them, for an exporter."""
+        """All settings that an exporter needs."""
         over_grpc = self.protocol == GRPC
         return OtlpSettings(
             signal=self._signal,
@@ -101,7 +101,7 @@ class OtlpVariables:
         return f"OTEL_EXPORTER_OTLP_{self._signal}_{ending}", f"OTEL_EXPORTER_OTLP_{ending}"
 
     def _set(self, ending: str) -> list[tuple[str, str]]:
-        """The variables that say something, with their values."""
+        """The variables that are set to something, with their values."""
         pairs = ((name, self._environ.get(name, "").strip()) for name in self._names(ending))
         return [(name, value) for name, value in pairs if value]
 
@@ -109,7 +109,7 @@ class OtlpVariables:
         return next((value for _, value in self._set(ending)), "")
 
     def _choice(self, ending: str, choices: tuple[str, ...]) -> str:
-        """The first value that is one of the choices, and the first choice where there is none."""
+        """The first value that is one of the choices. The first choice if there is no such value."""
         for name, value in self._set(ending):
             if value.lower() in choices:
                 return value.lower()
@@ -117,7 +117,7 @@ class OtlpVariables:
         return choices[0]
 
     def _timeout_s(self) -> float:
-        """In seconds, as Python's SDK has it; the specification means milliseconds."""
+        """The timeout in seconds, as Python's SDK reads it. The specification means milliseconds."""
         for name, value in self._set("TIMEOUT"):
             try:
                 seconds = float(value)
@@ -163,7 +163,8 @@ class OtlpVariables:
         return ""
 
     def _is_secure(self) -> bool:
-        """The URL's scheme decides. `INSECURE` is for what has none, and is no by default."""
+        """Whether to use TLS. The URL's scheme decides. `INSECURE` is for an endpoint without a scheme, and is false by
+        default."""
         scheme, has_scheme, _ = self.url.partition("://")
         if has_scheme and scheme.lower() in ("http", "https"):
             return scheme.lower() == "https"
@@ -183,7 +184,7 @@ class OtlpVariables:
 
 
 def _what_is_wrong(url: str, protocol: str) -> str:
-    """Why nothing can be sent to the endpoint; empty where it is a valid one."""
+    """Why nothing can be sent to the endpoint. Empty if the endpoint is valid."""
     if not url:
         return "it is blank"
     if not url.isprintable() or any(char.isspace() for char in url):
@@ -225,7 +226,8 @@ def _can_be_a_host(host: str) -> bool:
 
 
 def _grpc_server(url: str) -> str:
-    """`host:port` of a URL; gRPC's own names stay as they are. User and password have no place in a gRPC call."""
+    """The `host:port` of a URL. A name that is gRPC's own stays as it is. User and password have no place in a gRPC
+    call."""
     if GRPC_NAMES.match(url):
         return url
     parts = urlsplit(url if "://" in url else f"http://{url}")

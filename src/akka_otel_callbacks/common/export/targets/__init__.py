@@ -14,9 +14,9 @@ NONE = "none"
 KINDS: Mapping[str, type[Target]] = {
     kind.kind: kind for kind in (OtlpTarget, ConsoleTarget, PrometheusTarget, FileTarget)
 }
-"""By the word that `OTEL_METRICS_EXPORTER` and its likes have for it."""
+"""The kinds, by the word that variables such as `OTEL_METRICS_EXPORTER` have for them."""
 
 
 def words(signal: str) -> tuple[str, ...]:
-    """What the variable of a signal may say."""
+    """The words that the variable of a signal may have."""
     return (*(word for word, kind in KINDS.items() if signal in kind.signals), NONE)

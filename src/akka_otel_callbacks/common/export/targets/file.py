@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from akka_otel_callbacks.common.logs.push import LogExporter
 
 PAUSE_S = 2.0
-"""Between two exports of steps to a file, whatever the interval."""
+"""Seconds between two exports of steps to a file, whatever the interval."""
 
 
 @dataclass(frozen=True, slots=True)

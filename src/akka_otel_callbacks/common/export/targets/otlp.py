@@ -31,8 +31,8 @@ class OtlpTarget(Target):
 
     @classmethod
     def asked(cls, asked: Asked) -> Target:
-        """The collector; the embedded file where an endpoint is named and none can be used, since the SDK's default is
-        where nobody meant to send it."""
+        """The collector. If endpoints are named and none can be used, it is the embedded file: nobody meant to send to
+        the SDK's default."""
         variables = OtlpVariables(asked.environ, asked.signal, asked.warnings)
         if variables.wrong_endpoint and not variables.endpoint_variable:
             return FileTarget(f"{variables.wrong_endpoint} cannot be used", asked.file)

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a target is made of."""
+    """What the environment says of a target."""
 
     environ: Mapping[str, str]
     signal: str
     reason: str
-    """What names the target, for people."""
+    """The variable or the default that names the target, for people."""
     file: Path
     """The signal's embedded file."""
     folder: Path
     """Where the runs have their files."""
     warnings: list[str] = field(default_factory=list)
-    """Takes a line for each value that cannot be used."""
+    """Gets a line for each value that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Schedule:
 
     interval_s: float
     pause_s: float | None
-    """Between exports of steps; None: the interval alone holds."""
+    """Seconds between exports of steps. None if the interval alone holds."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class MetricOutput:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a probe. `ok` is None where there is nothing to find out."""
+    """The outcome of a probe. `ok` is None if there is nothing to find out."""
 
     ok: bool | None
     text: str = ""
@@ -72,12 +72,12 @@ class Target(ABC):
     kind: ClassVar[str]
     signals: ClassVar[tuple[str, ...]]
     extras: ClassVar[Mapping[str, str]] = {}
-    """By package, the extra of ours that installs it."""
+    """Our extra that installs each package, by the package's name."""
     is_here: ClassVar[bool] = False
     """Whether the machine of the process is a part of the place."""
 
     reason: str
-    """What names it."""
+    """The variable or the default that names the target."""
 
     @classmethod
     @abstractmethod
@@ -86,12 +86,12 @@ class Target(ABC):
 
     @property
     def where(self) -> str:
-        """The place, without secrets; empty where the kind says it."""
+        """The place, without secrets. Empty if the kind says it all."""
         return ""
 
     @property
     def look(self) -> str:
-        """How a person looks at what went there; empty where that is not for us to say."""
+        """How a person looks at what went there. Empty if that is not for us to say."""
         return ""
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Target(ABC):
         return Answer(None)
 
     def why(self, error: Exception) -> str:
-        """What a person reads of an error while it is opened, with the extra to install where that is the cause."""
+        """An error at the opening as a person reads it, with the extra to install if that is the cause."""
         if isinstance(error, ModuleNotFoundError):
             missing = error.name or "?"
             extra = next((extra for module, extra in self.extras.items() if module.startswith(missing)), None)
