@@ -20,6 +20,8 @@ LISTS = ("groups", "attributes", "members")
 UNIT = re.compile(r"1|s|By|Hz|W|J|Cel|\{[a-z]+\}(/s)?")
 G = TypeVar("G", AttributeGroup, Metric, Entity, Span, Event)
 FRACTION = ("Share of ", "Fraction of ")
+STANDARD = "hw."
+"""Metrics of OpenTelemetry's conventions have the units that those say."""
 
 
 class RegistryError(Exception):
@@ -201,7 +203,7 @@ def _check_metric(metric: Metric, attributes: dict[str, Attribute]) -> Iterator[
         yield f"the ID must be metric.{metric.name}"
     if not UNIT.fullmatch(metric.unit):
         yield f"the unit {metric.unit!r} is neither a known UCUM unit nor an annotation such as {{step}} or {{token}}/s"
-    if metric.unit == "1" and metric.kind != "gauge":
+    if metric.unit == "1" and metric.kind != "gauge" and not metric.name.startswith(STANDARD):
         yield f"a {metric.kind} must not have the unit 1; count things, such as {{step}}"
     if metric.unit == "1" and metric.kind == "gauge" and not metric.brief.startswith(FRACTION):
         yield "the unit 1 is for fractions: begin the brief with “Share of” or “Fraction of”, or use another unit"

@@ -39,6 +39,7 @@ class Gpu(ctypes.Structure):
         ("memory_mhz", ctypes.c_uint32),
         ("memory_used", ctypes.c_uint64),
         ("memory_total", ctypes.c_uint64),
+        ("memory_reserved", ctypes.c_uint64),
         ("throttle_bits", ctypes.c_uint64),
         ("event_types", ctypes.c_uint64),
         ("field_count", ctypes.c_uint32),
@@ -143,6 +144,7 @@ class FakeDriver:
             "memory_mhz": 2619,
             "memory_used": 20 << 30,
             "memory_total": 80 << 30,
+            "memory_reserved": 512 << 20,
             "event_types": XID_EVENT,
         }
         for attribute, value in {"uuid": uuid, "name": name, **defaults, **answers}.items():

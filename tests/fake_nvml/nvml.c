@@ -14,7 +14,7 @@
 
 enum { MAX_GPUS = 16, MAX_FIELDS = 16, MAX_RULES = 32, MAX_EVENTS = 64, MAX_CALLS = 64 };
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10,
-       LIBRARY_NOT_FOUND = 12, GPU_IS_LOST = 15 };
+       LIBRARY_NOT_FOUND = 12, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25 };
 enum { ANY_GPU = -1, NO_PARENT = -1, WHOLE_GPU = 0xffffffff };
 
 typedef struct { uint32_t id, type; uint64_t value; } Field;
@@ -23,7 +23,7 @@ typedef struct {
     int32_t parent;                     /* index of the GPU that this is a MIG slice of */
     uint32_t instance;
     uint32_t power_mw, celsius, gpu_percent, memory_percent, sm_mhz, memory_mhz;
-    uint64_t memory_used, memory_total, throttle_bits, event_types;
+    uint64_t memory_used, memory_total, memory_reserved, throttle_bits, event_types;
     uint32_t field_count;
     Field fields[MAX_FIELDS];
 } Gpu;
@@ -43,6 +43,7 @@ typedef Gpu *Device;
 typedef struct { Device device; unsigned long long type, data; unsigned int instance, compute; } EventData;
 typedef struct { uint32_t id, scope; int64_t timestamp, latency; uint32_t type; Return code; union { double d; uint64_t u; } value; } FieldValue;
 typedef struct { uint32_t watched; } EventSet;
+typedef struct { uint32_t version; uint64_t total, reserved, free, used; } Memory2;
 
 static State *state;
 
@@ -107,6 +108,11 @@ Return nvmlInitWithFlags(unsigned int flags) {
 Return nvmlShutdown(void) { BEGIN(NULL); state->initialized--; return SUCCESS; }  /* other processes stay */
 const char *nvmlErrorString(Return code) { (void)code; return "an error of the fake driver"; }
 
+Return nvmlSystemGetDriverVersion(char *version, unsigned int length) {
+    BEGIN(NULL);
+    snprintf(version, length, "570.86.15");
+    return SUCCESS;
+}
 Return nvmlDeviceGetCount_v2(unsigned int *found) {
     BEGIN(NULL);
     *found = 0;
@@ -200,8 +206,17 @@ Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long lo
 Return nvmlDeviceGetMemoryInfo(Device device, unsigned long long *memory) {  /* total, free, used */
     BEGIN(device);
     memory[0] = device->memory_total;
-    memory[1] = device->memory_total - device->memory_used;
-    memory[2] = device->memory_used;
+    memory[2] = device->memory_used + device->memory_reserved;
+    memory[1] = device->memory_total - memory[2];
+    return SUCCESS;
+}
+Return nvmlDeviceGetMemoryInfo_v2(Device device, Memory2 *memory) {
+    BEGIN(device);
+    if (memory->version != (sizeof *memory | 2 << 24)) return ARGUMENT_VERSION_MISMATCH;
+    memory->total = device->memory_total;
+    memory->reserved = device->memory_reserved;
+    memory->used = device->memory_used;
+    memory->free = memory->total - memory->reserved - memory->used;
     return SUCCESS;
 }
 Return nvmlDeviceGetFieldValues(Device device, int asked, FieldValue *values) {

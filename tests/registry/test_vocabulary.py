@@ -47,6 +47,7 @@ def test_hardware_attributes_are_those_of_the_conventions() -> None:
     known = {value for name, value in vars(hw_attributes).items() if name.startswith("HW_")}
     assert {attribute.name for attribute in ATTRIBUTES if attribute.name.startswith("hw.")} <= known
     assert set(names.ATTR_HW_TYPE.values) <= {value.value for value in hw_attributes.HwTypeValues}
+    assert set(names.ATTR_HW_STATE.values) <= {value.value for value in hw_attributes.HwStateValues}
     assert set(names.ATTR_HW_GPU_TASK.values) <= {value.value for value in hw_attributes.HwGpuTaskValues}
 
 
@@ -64,7 +65,7 @@ def test_every_other_name_has_the_prefix() -> None:
 
 def test_every_gpu_series_says_which_gpu() -> None:
     gpu = [metric for metric in names.JOB_METRICS if metric.name.startswith(("hw.", f"{PREFIX}gpu."))]
-    assert len(gpu) == 16
+    assert len(gpu) == 17
     assert all(metric.attributes[:2] == (names.ATTR_HW_ID, names.ATTR_HW_NAME) for metric in gpu)
 
 

@@ -11,11 +11,12 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
 from tests.fake_nvml import FakeDriver, Gpu
+from tests.support.otlp_sink import wait_until
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 ANSWERS = (
     "power_mw", "celsius", "gpu_percent", "memory_percent", "sm_mhz", "memory_mhz", "throttle_bits",
-    "memory_used", "memory_total",
+    "memory_used", "memory_total", "memory_reserved",
 )  # fmt: skip
 
 
@@ -82,6 +83,30 @@ def test_xids_arrive() -> None:
         time.sleep(0.01)
     assert {attributes["hw.id"]: value for value, attributes in health.points(names.GPU_XID_LAST)} == {A: 31, B: 48}
     health.stop()
+
+
+def test_a_gpu_that_fell_off_the_bus_has_failed_though_nvml_tells_nothing_more() -> None:
+    gpus = FakeGpu(A), FakeGpu(B)
+    nvml = FakeNvml(*gpus)
+    health = GpuHealth(nvml.device_ids, backend=nvml, interval_s=100)
+    health.start()
+    wait_until(lambda: len(health.points(names.GPU_XID_ERRORS)) == 2)
+    nvml.xid(31, gpus[1])
+    nvml.xid(79)
+    nvml.xid(43)
+    wait_until(lambda: (43, A) in [(code, at["hw.id"]) for code, at in health.points(names.GPU_XID_LAST)])
+    points = health.points(names.HW_STATUS)
+    health.stop()
+    states = {(at["hw.id"], at["hw.state"]): value for value, at in points}
+    assert len(states) == len(points) == 8
+    assert {series for series, value in states.items() if value} == {(A, "failed"), (B, "ok")}
+    assert len({(*at,) for _, at in points}) == 1, "the attributes of all series, in one order"
+    assert {(*at,) for _, at in health._sampler.points(names.HW_STATUS)} == {(*points[0][1],)}
+
+
+def test_a_driver_that_does_not_tell_its_reserve_apart() -> None:
+    gpu = FakeGpu(memory_used=10, memory_reserved=None)
+    assert sampled(GpuHealth(backend=FakeNvml(gpu), device_ids=[gpu.uuid]))[names.HW_GPU_MEMORY_USAGE][0][0] == 10
 
 
 def test_what_pynvml_does_not_have_the_fake_does_not_invent() -> None:

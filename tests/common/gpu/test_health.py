@@ -117,7 +117,7 @@ def test_a_lost_gpu_and_then_the_end_of_the_job(other_driver: FakeDriver) -> Non
     assert log.count("GPU is lost") == 1
 
 
-@pytest.mark.parametrize("function", ["nvmlInitWithFlags", "nvmlDeviceGetMemoryInfo", "nvmlEventSetWait_v2"])
+@pytest.mark.parametrize("function", ["nvmlInitWithFlags", "nvmlDeviceGetMemoryInfo_v2", "nvmlEventSetWait_v2"])
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "import os; os.kill(os.getpid(), 15)"])
 def test_a_hanging_driver_does_not_hold_the_process(other_driver: FakeDriver, function: str, ending: str) -> None:
     other_driver.gpu(FAST)
@@ -177,7 +177,7 @@ def test_one_line_where_there_is_no_driver(tmp_path: Path) -> None:
 
 def test_a_driver_without_permission_costs_one_line(other_driver: FakeDriver) -> None:
     gpu = other_driver.gpu(FAST)
-    for function in ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetMemoryInfo"):
+    for function in ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"):
         other_driver.fail(function, Code.NO_PERMISSION, gpu)
     child = Child(
         """

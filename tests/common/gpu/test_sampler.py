@@ -11,6 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from akka_otel_callbacks.common.export.instruments import observe
 from akka_otel_callbacks.common.gpu.devices import Devices
+from akka_otel_callbacks.common.gpu.fake import DRIVER
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from akka_otel_callbacks.common.gpu.readings import FIELDS, METRICS, QUERIES
 from akka_otel_callbacks.common.gpu.sampler import STALE_AFTER, Sampler
@@ -41,6 +42,13 @@ def values(source: Sampler, metric: Metric, reader: Any = None, **attributes: st
     return [value for value, found in source.points(metric, reader) if wanted.items() <= found.items()]
 
 
+def states(source: Sampler, uuid: str) -> dict[str, float]:
+    points = [(value, at) for value, at in source.points(names.HW_STATUS) if at["hw.id"] == uuid]
+    found = {str(at["hw.state"]): value for value, at in points}
+    assert len(found) == len(points)
+    return found
+
+
 def data_centre(gpu: Gpu) -> Gpu:
     """With everything that an H100 has."""
     for reading, value in {
@@ -67,6 +75,8 @@ def test_every_figure_of_a_data_centre_gpu(driver: FakeDriver) -> None:
 
     identity = {"hw.id": A, "hw.name": "NVIDIA H100 80GB HBM3"}
     typed = {**identity, "hw.type": "gpu"}
+    described = {**identity, "hw.model": "NVIDIA H100 80GB HBM3", "hw.vendor": "NVIDIA", "hw.driver_version": DRIVER}
+    states = (("ok", 1), ("degraded", 0), ("failed", 0), ("predicted_failure", 0))
     domain = names.ATTR_GPU_CLOCK_DOMAIN.name
     assert {metric: source.points(metric) for metric in METRICS} == {
         names.HW_POWER: [(250.0, typed)],
@@ -77,7 +87,7 @@ def test_every_figure_of_a_data_centre_gpu(driver: FakeDriver) -> None:
         ],
         names.HW_GPU_UTILIZATION: [(0.8, {**identity, "hw.gpu.task": "general"})],
         names.HW_GPU_MEMORY_USAGE: [(20 << 30, identity)],
-        names.HW_GPU_MEMORY_LIMIT: [(80 << 30, identity)],
+        names.HW_GPU_MEMORY_LIMIT: [(80 << 30, described)],
         names.HW_GPU_MEMORY_UTILIZATION: [(0.25, identity)],
         names.HW_ERRORS: [(2, {**typed, "error.type": "corrected"}), (0, {**typed, "error.type": "uncorrected"})],
         names.GPU_CLOCK_FREQUENCY: [
@@ -92,6 +102,7 @@ def test_every_figure_of_a_data_centre_gpu(driver: FakeDriver) -> None:
             (2, {**identity, "error.type": "corrected"}),
             (1, {**identity, "error.type": "uncorrected"}),
         ],
+        names.HW_STATUS: [(value, {**described, "hw.type": "gpu", "hw.state": state}) for state, value in states],
     }
 
 
@@ -179,7 +190,10 @@ def test_figures_reach_an_sdk_reader_as_the_registrys_instruments(driver: FakeDr
 # What NVML does not give
 
 
-HEALTH_QUERIES = [function for query in QUERIES for function in query.functions] + ["nvmlDeviceGetFieldValues"]
+HEALTH_QUERIES = [function for query in QUERIES for function in query.functions] + [
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetFieldValues",
+]
 
 
 @pytest.mark.parametrize("code", [Code.NOT_SUPPORTED, Code.NO_PERMISSION, Code.UNKNOWN])
@@ -257,6 +271,54 @@ def test_ecc_that_is_off_has_no_errors(driver: FakeDriver) -> None:
     assert source.points(names.HW_ERRORS) == []
 
 
+@pytest.mark.parametrize(
+    ("throttle_bits", "field", "state"),
+    [
+        (0x0, {}, "ok"),
+        (0x1 | 0x2 | 0x4 | 0x20, {}, "ok"),
+        (0x8, {}, "ok"),
+        (0x8 | 0x40, {}, "degraded"),
+        (0x80, {}, "degraded"),
+        (0x40, {"rows_pending": 1}, "predicted_failure"),
+        (0x0, {"rows_pending": 1}, "predicted_failure"),
+    ],
+)
+def test_the_state_is_the_gravest(driver: FakeDriver, throttle_bits: int, field: dict[str, int], state: str) -> None:
+    gpu = data_centre(driver.gpu(A, throttle_bits=throttle_bits))
+    for reading, value in field.items():
+        gpu.field(FIELD[reading], value)
+    source = sampler(A)
+    source.sample()
+    assert states(source, A) == {each: int(each == state) for each in names.ATTR_HW_STATE.values}
+    gpu.throttle_bits = 0
+    gpu.field(FIELD["rows_pending"], 0)
+    source.sample()
+    assert states(source, A)["ok"] == 1, "it is the latest sample's"
+
+
+def test_what_the_driver_reserves_is_not_in_use(driver: FakeDriver) -> None:
+    """As nvidia-smi counts. The first of NVML's two calls has the reserve in `used`."""
+    gpu = driver.gpu(A, memory_used=10 << 30, memory_reserved=1 << 30, memory_total=40 << 30)
+    source = sampler(A)
+    source.sample()
+    assert values(source, names.HW_GPU_MEMORY_USAGE) == [10 << 30]
+    assert values(source, names.HW_GPU_MEMORY_UTILIZATION) == [0.25]
+    assert driver.calls("nvmlDeviceGetMemoryInfo", gpu) == 0
+
+
+@pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT, 25])
+def test_a_driver_without_the_second_memory_call_has_the_first(
+    driver: FakeDriver, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.gpu(A, memory_used=10 << 30, memory_reserved=1 << 30, memory_total=40 << 30)
+    driver.fail("nvmlDeviceGetMemoryInfo_v2", code)
+    source = sampler(A)
+    source.sample()
+    assert values(source, names.HW_GPU_MEMORY_USAGE) == [11 << 30]
+    assert values(source, names.HW_GPU_MEMORY_LIMIT) == [40 << 30]
+    assert not [record for record in caplog.records if "MemoryInfo" in record.getMessage()], "nothing is absent"
+
+
 def test_a_gpu_before_ampere_retires_pages(driver: FakeDriver) -> None:
     gpu = driver.gpu(A, "Tesla V100-SXM2-32GB")
     for reading, value in {"pages_corrected": 4, "pages_uncorrected": 1, "pages_pending": 1}.items():
@@ -303,7 +365,9 @@ def test_a_gpu_that_is_lost_halfway(driver: FakeDriver) -> None:
     source.sample()
 
     gauges = [m for m in METRICS if m not in (names.HW_ENERGY, names.HW_ERRORS)]
-    assert {m for m in gauges if values(source, m, hw__id=A)} == set()
+    assert {m for m in gauges if values(source, m, hw__id=A)} == {names.HW_STATUS}
+    assert states(source, A) == {"ok": 0, "degraded": 0, "failed": 1, "predicted_failure": 0}
+    assert states(source, B) == {"ok": 1, "degraded": 0, "failed": 0, "predicted_failure": 0}
     assert values(source, names.HW_ENERGY, hw__id=A) == [3.0], "a counter stays at what was counted"
     assert values(source, names.HW_POWER, hw__id=B) == [300]
 
@@ -381,6 +445,9 @@ def test_a_slice_has_its_memory_and_its_gpu_the_rest(driver: FakeDriver) -> None
     }
     assert values(source, names.HW_GPU_MEMORY_UTILIZATION) == [0.1]
     assert values(source, names.HW_POWER) == [250]
+    ((_, limit),) = source.points(names.HW_GPU_MEMORY_LIMIT)
+    assert limit["hw.name"] == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    assert limit["hw.model"] == "NVIDIA H100 80GB HBM3"
 
 
 # The thread

@@ -6,13 +6,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 from akka_otel_callbacks.common.gpu.device_ids import DeviceIds, cuda_uuids, visible_devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
 from akka_otel_callbacks.common.vocabulary import names
+
+VENDOR = "NVIDIA"
+"""NVML knows no other."""
 
 GRACE_S = 30.0
 """How long a GPU that cannot be told yet is left out of the placement before it is published without its UUID."""
@@ -29,6 +32,7 @@ class Device:
         uuid: as NVML spells it, `GPU-…` or `MIG-…`.
         name: NVIDIA's product name, None where NVML does not give it.
         handle: NVML's, None while the device cannot be reached.
+        driver: the version of its driver, None where NVML does not give it.
         parent: the GPU that a slice is part of, None for a whole GPU.
         instance: NVML's GPU instance ID of a slice, which its XID events carry.
     """
@@ -38,6 +42,7 @@ class Device:
     handle: Any = field(default=None, compare=False, repr=False)
     parent: Device | None = None
     instance: int | None = None
+    driver: str | None = None
 
     @property
     def gpu(self) -> Device:
@@ -50,6 +55,14 @@ class Device:
         if self.name:
             found[names.ATTR_HW_NAME.name] = self.name
         return found
+
+    @property
+    def description(self) -> dict[str, str]:
+        """Its attributes with what it is. Without the serial number, which names somebody's property and which no other
+        tool knows it by: the UUID is enough."""
+        known = {names.ATTR_HW_MODEL.name: self.gpu.name, names.ATTR_HW_DRIVER_VERSION.name: self.driver}
+        told = {name: value for name, value in known.items() if value}
+        return {**self.attributes, names.ATTR_HW_VENDOR.name: VENDOR, **told}
 
 
 class Devices:
@@ -170,7 +183,8 @@ class Devices:
     def _find_again(self, known: Device, valid: bool) -> Device:
         if valid and known.handle is not None:
             return known
-        return self._find(known.uuid) or Device(known.uuid, known.name)  # out of reach, but held all the same
+        out_of_reach = replace(known, handle=None)  # but held all the same
+        return self._find(known.uuid) or out_of_reach
 
     def _find(self, selector: str | None) -> Device | None:
         handle = None if selector is None else self._handle(selector)
@@ -207,6 +221,7 @@ class Devices:
         if not uuid:
             return None
         name = self._nvml.ask("nvmlDeviceGetName", to=(handle,))
+        driver = self._nvml.ask("nvmlSystemGetDriverVersion")
         parent = instance = None
         if uuid.startswith("MIG-"):
             gpu = self._nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", to=(handle,))
@@ -218,6 +233,7 @@ class Devices:
             handle,
             parent,
             None if isinstance(instance, Unavailable) else instance,
+            None if isinstance(driver, Unavailable) else text(driver),
         )
 
     def _uuid(self, handle: Any) -> str:

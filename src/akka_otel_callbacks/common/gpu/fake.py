@@ -14,6 +14,7 @@ from akka_otel_callbacks.common.gpu.xid import NO_INSTANCE, XID_EVENT
 
 FIELD_IDS = {reading: field_id for field_id, reading in FIELDS.items()}
 UNSIGNED_LONG_LONG = 3
+DRIVER = "570.86.15"
 
 
 class FakeNvmlError(Exception):
@@ -43,6 +44,8 @@ class FakeGpu:
     throttle_bits: int | None = 0
     memory_used: int = 20 << 30
     memory_total: int | None = 80 << 30
+    memory_reserved: int | None = 512 << 20
+    """By the driver for itself, beside what is used; None for a driver that does not tell it apart."""
     fields: dict[str, int] = field(
         default_factory=lambda: {
             "memory_celsius": 55,
@@ -94,6 +97,16 @@ class FakeNvml:
     def nvmlInit(self) -> None:
         """Always succeeds."""
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return DRIVER
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu, version: int | None = None) -> Any:
+        if version and gpu.memory_reserved is None:
+            raise FakeNvmlError(Code.FUNCTION_NOT_FOUND)
+        reserved = 0 if version else gpu.memory_reserved or 0
+        memory = SimpleNamespace(total=gpu.memory_total, used=gpu.memory_used + reserved)
+        return self._of(gpu, lambda gpu: memory if gpu.memory_total is not None else None)
+
     def nvmlDeviceGetCount(self) -> int:
         return len(self.gpus)
 
@@ -144,10 +157,6 @@ def _busy(gpu: FakeGpu) -> SimpleNamespace | None:
     return None if gpu.gpu_percent is None else SimpleNamespace(gpu=gpu.gpu_percent, memory=gpu.memory_percent)
 
 
-def _memory(gpu: FakeGpu) -> SimpleNamespace | None:
-    return None if gpu.memory_total is None else SimpleNamespace(total=gpu.memory_total, used=gpu.memory_used)
-
-
 ANSWERS: dict[str, Callable[[FakeGpu], Any]] = {
     "nvmlDeviceGetUUID": lambda gpu: gpu.uuid,
     "nvmlDeviceGetName": lambda gpu: gpu.name,
@@ -156,7 +165,6 @@ ANSWERS: dict[str, Callable[[FakeGpu], Any]] = {
     "nvmlDeviceGetTemperature": lambda gpu: gpu.celsius,
     "nvmlDeviceGetUtilizationRates": _busy,
     "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: gpu.throttle_bits,
-    "nvmlDeviceGetMemoryInfo": _memory,
     "nvmlDeviceGetSupportedEventTypes": lambda _: XID_EVENT,
 }
 """What a function that takes one GPU answers for it; None is “not supported”."""

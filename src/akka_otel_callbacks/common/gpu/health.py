@@ -11,8 +11,10 @@ from akka_otel_callbacks.common.gpu.device_ids import DeviceIds
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Nvml
 from akka_otel_callbacks.common.gpu.sampler import Sampler
+from akka_otel_callbacks.common.gpu.status import with_fallen
 from akka_otel_callbacks.common.gpu.xid import XidWatcher
 from akka_otel_callbacks.common.threads import exporting
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Point
 
@@ -66,4 +68,5 @@ class GpuHealth:
         export of the same exporter."""
         if metric in XidWatcher.metrics:
             return self._watcher.points(metric)
-        return self._sampler.points(metric, exporting())
+        points = self._sampler.points(metric, exporting())
+        return with_fallen(points, self._watcher.fallen()) if metric is names.HW_STATUS else points

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -133,7 +134,7 @@ class Nvml:
             self.generation += 1
             return True
 
-    def ask(self, *functions: str, to: tuple[Any, ...] = (), expected: frozenset[int] = EXPECTED) -> Any:
+    def ask(self, *functions: str, to: tuple[Any, ...] = (), expected: Container[int] = EXPECTED) -> Any:
         """The answer of the first of `functions` that driver and package have, called with `to`; else `Unavailable`,
         which is logged once unless its code is `expected`.
 

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any
 
 from akka_otel_callbacks.common.gpu.devices import Device
-from akka_otel_callbacks.common.gpu.nvml import Nvml, Unavailable
+from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable
+from akka_otel_callbacks.common.gpu.status import LOST, STATES, attributes, states
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 
@@ -32,6 +33,7 @@ class Figure:
         least, most: raw values outside are NVML's way of saying “unknown” (a powered GPU never draws 0 mW) and
             are left out.
         of_slice: a figure of the MIG slice that the process holds; the others are figures of the whole GPU.
+        describes: the series also says what the GPU is, for joins.
     """
 
     metric: Metric
@@ -42,6 +44,7 @@ class Figure:
     least: float = 0
     most: float = 2**63
     of_slice: bool = False
+    describes: bool = False
 
 
 GPU_TYPE = {names.ATTR_HW_TYPE.name: names.HwType.GPU}
@@ -60,14 +63,14 @@ def _error(kind: str) -> dict[str, str]:
     return {names.ATTR_ERROR_TYPE.name: kind}
 
 
-FIGURES = (
+FIGURES: tuple[Figure, ...] = (
     Figure(names.HW_POWER, "power_mw", Rule.MEAN, 1000, GPU_TYPE, least=1),
     Figure(names.HW_ENERGY, "energy_mj", Rule.GROWTH, 1000, GPU_TYPE),
     Figure(names.HW_TEMPERATURE, "gpu_celsius", Rule.LATEST, 1, _sensor(names.HwSensorLocation.GPU), least=1),
     Figure(names.HW_TEMPERATURE, "memory_celsius", Rule.LATEST, 1, _sensor(names.HwSensorLocation.MEMORY), least=1),
     Figure(names.HW_GPU_UTILIZATION, "gpu_percent", Rule.MEAN, 100, GENERAL_TASK, most=100),
     Figure(names.HW_GPU_MEMORY_USAGE, "memory_used", Rule.LATEST, of_slice=True),
-    Figure(names.HW_GPU_MEMORY_LIMIT, "memory_total", Rule.LATEST, least=1, of_slice=True),
+    Figure(names.HW_GPU_MEMORY_LIMIT, "memory_total", Rule.LATEST, least=1, of_slice=True, describes=True),
     Figure(names.HW_GPU_MEMORY_UTILIZATION, "memory_full", Rule.LATEST, most=1, of_slice=True),
     Figure(names.HW_ERRORS, "ecc_corrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error(names.ErrorType.CORRECTED)}),
     Figure(names.HW_ERRORS, "ecc_uncorrected", Rule.GROWTH, 1, {**GPU_TYPE, **_error(names.ErrorType.UNCORRECTED)}),
@@ -82,6 +85,8 @@ FIGURES = (
     Figure(names.GPU_MEMORY_ROWS_REMAPPED, "rows_uncorrected", Rule.LATEST, 1, _error(names.ErrorType.UNCORRECTED)),
 )
 
+FIGURES += tuple(Figure(names.HW_STATUS, state, Rule.LATEST, 1, attributes(state), describes=True) for state in STATES)
+
 METRICS = tuple(dict.fromkeys(figure.metric for figure in FIGURES))
 
 Raw = dict[str, float]
@@ -95,16 +100,26 @@ class Query:
         functions: the generations of the call's name, the newest first.
         arguments: what follows the device handle.
         of_slice: it answers for a MIG slice.
+        older: what is asked where this gives no answer.
     """
 
     functions: tuple[str, ...]
     readings: Callable[[Any], Raw]
     arguments: tuple[int, ...] = ()
     of_slice: bool = False
+    older: Query | None = None
 
 
 MEGA = 1_000_000
 CLOCK_SM, CLOCK_MEMORY, SENSOR_GPU = 1, 2, 0  # numbers of NVML's ABI, as the field IDs below
+SECOND_MEMORY_CALL = 0x02000028
+"""The version of its struct. What the driver reserves is in `used` of the first call, and not in that of the second."""
+ANY_CODE = range(1000)
+
+
+def _memory(memory: Any) -> Raw:
+    return {"memory_used": memory.used, "memory_total": memory.total}
+
 
 QUERIES = (
     Query(("nvmlDeviceGetPowerUsage",), lambda milliwatts: {"power_mw": milliwatts}),
@@ -122,8 +137,10 @@ QUERIES = (
     ),
     Query(
         ("nvmlDeviceGetMemoryInfo",),
-        lambda memory: {"memory_used": memory.used, "memory_total": memory.total},
+        _memory,
+        (SECOND_MEMORY_CALL,),
         of_slice=True,
+        older=Query(("nvmlDeviceGetMemoryInfo",), _memory, of_slice=True),
     ),
 )
 
@@ -157,12 +174,20 @@ def read(nvml: Nvml, device: Device, *, whole: bool, slice_: bool) -> Raw:
     raw: Raw = {}
     for query in QUERIES:
         if slice_ if query.of_slice else whole:
-            answer = nvml.ask(*query.functions, to=(device.handle, *query.arguments))
-            if not isinstance(answer, Unavailable):
-                raw.update(query.readings(answer))
+            raw.update(_ask(nvml, device, query))
     if whole:
         raw.update(_fields(nvml, device.handle))
     return derived({key: value for key, value in raw.items() if value not in NOT_AVAILABLE})
+
+
+def _ask(nvml: Nvml, device: Device, query: Query) -> Raw:
+    expected = ANY_CODE if query.older else EXPECTED
+    answer = nvml.ask(*query.functions, to=(device.handle, *query.arguments), expected=expected)
+    if not isinstance(answer, Unavailable):
+        return query.readings(answer)
+    if answer.code == Code.GPU_IS_LOST:
+        return {LOST: 1}
+    return _ask(nvml, device, query.older) if query.older else {}
 
 
 def _fields(nvml: Nvml, handle: Any) -> Raw:
@@ -192,7 +217,7 @@ def derived(raw: Raw) -> Raw:
     pending = [found[key] for key in ("rows_pending", "pages_pending") if key in found]
     if pending:
         found["repair_pending"] = int(any(pending))
-    return found
+    return {**found, **states(found)}
 
 
 def figure_value(figure: Figure, raw: Raw) -> float | None:

@@ -86,7 +86,8 @@ class Sampler:
             for figure in figures:
                 series = (device.uuid, figure)
                 if series not in self._attributes:
-                    self._attributes[series] = {**device.attributes, **figure.attributes}
+                    what = device.description if figure.describes else device.attributes
+                    self._attributes[series] = {**what, **figure.attributes}
                 value = figure_value(figure, raw)
                 for windows in (self._since_start, *self._by_reader.values()):
                     if series not in windows:

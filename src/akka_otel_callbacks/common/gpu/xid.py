@@ -9,7 +9,7 @@ from typing import Any
 
 from akka_otel_callbacks.common.gpu.devices import Device, Devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
-from akka_otel_callbacks.common.gpu.xid_codes import describe
+from akka_otel_callbacks.common.gpu.xid_codes import FELL_OFF_THE_BUS, describe
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.logs.record import about
@@ -31,12 +31,14 @@ class Watched:
 
     Attributes:
         instances: the GPU instance IDs of the slices that the process holds, empty where it holds the whole GPU.
+        fell: it reported that it fell off the bus, from where it does not come back while the job lives.
     """
 
     device: Device
     instances: frozenset[int | None] = frozenset()
     errors: int = 0
     last: int | None = None
+    fell: bool = False
 
 
 class XidWatcher:
@@ -74,6 +76,10 @@ class XidWatcher:
         if metric is names.GPU_XID_ERRORS:
             return [(gpu.errors, gpu.device.attributes) for gpu in watched]
         return [(gpu.last, gpu.device.attributes) for gpu in watched if gpu.last is not None]
+
+    def fallen(self) -> list[Device]:
+        """The GPUs that fell off the bus."""
+        return [gpu.device for gpu in list(self._watched.values()) if gpu.fell]
 
     def _run(self) -> None:
         pause_s = self._first_pause_s
@@ -148,6 +154,7 @@ class XidWatcher:
             return  # it was on another job's slice of the GPU
         gpu.errors += 1
         gpu.last = code
+        gpu.fell |= code == FELL_OFF_THE_BUS
         what = about(names.EVENT_GPU_XID, {**gpu.device.attributes, names.ATTR_GPU_XID.name: code})
         name = gpu.device.name or "GPU"
         logger.warning("XID %d on %s (%s): %s", code, gpu.device.uuid, name, describe(code), extra=what)

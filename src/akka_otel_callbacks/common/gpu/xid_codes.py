@@ -19,6 +19,7 @@ class Xid(NamedTuple):
     cause: Cause
 
 
+FELL_OFF_THE_BUS = 79
 _APPLICATION, _INFORMATIONAL, _HARDWARE = Cause.APPLICATION, Cause.INFORMATIONAL, Cause.HARDWARE
 
 XIDS: dict[int, Xid] = {
@@ -47,7 +48,7 @@ XIDS: dict[int, Xid] = {
     69: Xid("graphics engine class error", _APPLICATION),
     **{code: Xid("copy engine error", _APPLICATION) for code in (70, 71, 72, 75, 76, 77, 85)},
     74: Xid("NVLink error", _HARDWARE),
-    79: Xid("GPU has fallen off the bus", _HARDWARE),
+    FELL_OFF_THE_BUS: Xid("GPU has fallen off the bus", _HARDWARE),
     80: Xid("corrupted data sent to the GPU", _HARDWARE),
     92: Xid("high rate of single-bit ECC errors", _INFORMATIONAL),
     93: Xid("non-fatal violation of the provisioned InfoROM wear limit", _INFORMATIONAL),

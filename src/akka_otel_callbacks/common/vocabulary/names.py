@@ -261,6 +261,13 @@ class ErrorType:
     UNCORRECTED: Final = "uncorrected"
 
 
+class HwState:
+    OK: Final = "ok"
+    DEGRADED: Final = "degraded"
+    FAILED: Final = "failed"
+    PREDICTED_FAILURE: Final = "predicted_failure"
+
+
 class HwType:
     GPU: Final = "gpu"
 
@@ -770,6 +777,32 @@ ATTR_HW_NAME: Final = Attribute(
     str,
     "Product name of the GPU, as NVML reports it.",
 )
+ATTR_HW_MODEL: Final = Attribute(
+    "hw.model",
+    str,
+    "Model of the GPU, NVIDIA's product name of the whole GPU.",
+)
+ATTR_HW_VENDOR: Final = Attribute(
+    "hw.vendor",
+    str,
+    "Vendor of the GPU.",
+)
+ATTR_HW_DRIVER_VERSION: Final = Attribute(
+    "hw.driver_version",
+    str,
+    "Version of the driver that the GPU runs with.",
+)
+ATTR_HW_STATE: Final = Attribute(
+    "hw.state",
+    str,
+    "The operational state of the GPU, of several the gravest.",
+    values=(
+        "ok",
+        "degraded",
+        "failed",
+        "predicted_failure",
+    ),
+)
 ATTR_HW_TYPE: Final = Attribute(
     "hw.type",
     str,
@@ -945,6 +978,9 @@ HW_GPU_MEMORY_LIMIT: Final = Metric(
     attributes=(
         ATTR_HW_ID,
         ATTR_HW_NAME,
+        ATTR_HW_MODEL,
+        ATTR_HW_VENDOR,
+        ATTR_HW_DRIVER_VERSION,
     ),
 )
 HW_GPU_MEMORY_UTILIZATION: Final = Metric(
@@ -955,6 +991,21 @@ HW_GPU_MEMORY_UTILIZATION: Final = Metric(
     attributes=(
         ATTR_HW_ID,
         ATTR_HW_NAME,
+    ),
+)
+HW_STATUS: Final = Metric(
+    "hw.status",
+    Kind.UPDOWNCOUNTER,
+    "1",
+    "1 for the state that the whole GPU is in, 0 for each of the other states.",
+    attributes=(
+        ATTR_HW_ID,
+        ATTR_HW_NAME,
+        ATTR_HW_TYPE,
+        ATTR_HW_STATE,
+        ATTR_HW_MODEL,
+        ATTR_HW_VENDOR,
+        ATTR_HW_DRIVER_VERSION,
     ),
 )
 HW_ERRORS: Final = Metric(
@@ -1895,6 +1946,7 @@ JOB_METRICS: Final = (
     HW_GPU_MEMORY_USAGE,
     HW_GPU_MEMORY_LIMIT,
     HW_GPU_MEMORY_UTILIZATION,
+    HW_STATUS,
     HW_ERRORS,
     GPU_CLOCK_FREQUENCY,
     GPU_CLOCK_THROTTLE_REASONS,
