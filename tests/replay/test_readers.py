@@ -18,7 +18,7 @@ from akka_otel_callbacks.replay.log import Row, Unreadable
 
 HISTORY = [{"loss": number / 4, "epoch": number / 10, "step": number} for number in range(1, 9)]
 STATE = {"epoch": 0.8, "global_step": 8, "log_history": HISTORY, "max_steps": 20, "num_train_epochs": 3}
-settled = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+settled = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
 def written(folder: Path, content: Any, name: str = "trainer_state.json") -> Path:

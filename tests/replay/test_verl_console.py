@@ -96,11 +96,11 @@ def test_a_line_that_another_process_broke_has_what_is_sure(tmp_path: Path) -> N
 
 keys = st.from_regex(r"(actor|critic|perf|timing_s)/[a-z_]{1,20}(/mean)?", fullmatch=True)
 rows = st.dictionaries(keys, st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
-settled = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+settled = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
 @settled
-@given(values=rows, width=st.integers(30, 120), named=st.booleans(), noise=st.booleans(), at_blanks=st.booleans())
+@given(values=rows, width=st.integers(60, 160), named=st.booleans(), noise=st.booleans(), at_blanks=st.booleans())
 def test_a_row_that_a_terminal_wrapped(
     tmp_path: Path, values: dict[str, float], width: int, named: bool, noise: bool, at_blanks: bool
 ) -> None:

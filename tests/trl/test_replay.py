@@ -92,6 +92,7 @@ def test_the_folder_of_a_training(training: tuple[Run, Path]) -> None:
     assert check(found, run, 1e-6) > names_of(run)
     check_evaluations(found, run)
     assert found.resource["replay.format"] == "trainer_state"
+    assert found.resource["replay.times"] == ("logged" if WRITES_EVENTS else "assumed")
 
 
 def test_a_checkpoint_in_the_middle(training: tuple[Run, Path]) -> None:

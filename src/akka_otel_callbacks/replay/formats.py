@@ -29,9 +29,14 @@ class Format:
     read: Callable[[Sequence[Path]], Log]
     patterns: tuple[str, ...]
 
+    def files_in(self, folder: Path) -> list[Path]:
+        """Those of a folder, without empty ones."""
+        found = {file for pattern in self.patterns for file in folder.glob(pattern) if file.is_file()}
+        return [file for file in sorted(found) if file.stat().st_size and self.is_one(file)]
+
 
 Names = names.ReplayFormat
-FORMATS = (
+_ALL = (
     Format(
         Names.TENSORBOARD,
         "a TensorBoard event file",
@@ -61,10 +66,11 @@ FORMATS = (
         ("*.log", "*.out", "*.txt", "*.log.gz"),
     ),
 )
-"""In the order in which they are asked: the last one is a file of any text."""
+FORMATS = {format.name: format for format in _ALL}
+"""By name, in the order in which they are asked: the last one is a file of any text."""
 IN_A_FOLDER = (Names.TRAINER_STATE, Names.TENSORBOARD, Names.VERL_FILE, Names.VERL_CONSOLE)
 """Which one counts where a folder has several: transformers' own has more digits than an event file."""
-ACCEPTED = "; ".join(format.what for format in FORMATS)
+ACCEPTED = "; ".join(format.what for format in FORMATS.values())
 
 
 def of_file(path: Path) -> Format:
@@ -78,7 +84,7 @@ def of_file(path: Path) -> Format:
             raise Unreadable(f"{path} is empty: the run wrote nothing before it ended")
         if not path.is_file():
             raise Unreadable(f"{path} is no file")
-        found = next((format for format in FORMATS if format.is_one(path)), None)
+        found = next((format for format in FORMATS.values() if format.is_one(path)), None)
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror or error}") from error
     if found is None:
@@ -96,9 +102,7 @@ def files_of(path: Path) -> tuple[Format, list[Path]]:
     """
     if not path.is_dir():
         return of_file(path), [path]
-    by_name = {format.name: format for format in FORMATS}
-    for format in map(by_name.__getitem__, IN_A_FOLDER):
-        found = sorted({file for pattern in format.patterns for file in path.glob(pattern) if file.is_file()})
-        if found := [file for file in found if file.stat().st_size and format.is_one(file)]:
+    for format in map(FORMATS.__getitem__, IN_A_FOLDER):
+        if found := format.files_in(path):
             return format, found
     raise Unreadable(f"{path} has no log that can be replayed. Accepted are: {ACCEPTED}; or a folder with one of these")

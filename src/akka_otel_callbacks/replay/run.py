@@ -14,13 +14,16 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
 from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step
 from akka_otel_callbacks.replay import trl_steps, verl_steps
-from akka_otel_callbacks.replay.formats import Format, files_of
+from akka_otel_callbacks.replay.formats import FORMATS, Format, files_of
 from akka_otel_callbacks.replay.history import runs
 from akka_otel_callbacks.replay.log import Log, Row, Unreadable
 from akka_otel_callbacks.replay.timeline import Timeline, timeline
+from akka_otel_callbacks.trl.vocabulary import EVAL, eval_set, is_evaluation
 from akka_otel_callbacks.verl.settings import planned_steps, run_attributes
 
 ENGINES: Mapping[str, ModuleType] = {names.RunEngine.TRL: trl_steps, names.RunEngine.VERL: verl_steps}
+CHECKPOINT = "checkpoint-"
+"""How transformers begins the name of a checkpoint's folder."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,8 @@ def past_runs(paths: Sequence[Path]) -> list[PastRun]:
     """
     format, files = _files(paths)
     log = format.read(files)
+    if format.name == names.ReplayFormat.TRAINER_STATE:
+        _take_times(log, [path for path in paths if path.is_dir()])
     log.ended_ns = max(file.stat().st_mtime_ns for file in files)
     engine = ENGINES[log.engine]
     found = [_past_run(rows, log, engine, format) for rows in runs(log.rows, engine.completes)]
@@ -99,6 +104,28 @@ def _files(paths: Sequence[Path]) -> tuple[Format, list[Path]]:
         said = ", ".join(f"{path} is {format.what}" for path, (format, _) in zip(paths, found, strict=True))
         raise Unreadable(f"the files of one log are of one format, and here {said}")
     return found[0][0], [file for _, files in found for file in files]
+
+
+def _take_times(log: Log, folders: Sequence[Path]) -> None:
+    """The times that a trainer state lacks, from the event files that lie in its folder."""
+    events = FORMATS[names.ReplayFormat.TENSORBOARD]
+    outputs = [
+        folder.parent if folder.name.startswith(CHECKPOINT) else folder for folder in map(Path.absolute, folders)
+    ]
+    files = [file for output in outputs for file in events.files_in(output)]
+    try:
+        rows = events.read(files).rows if files else []
+    except Unreadable as error:
+        log.notes.append(f"The folder has the times of the steps: {error}.")
+        return
+    times = {_which(row): row.time_ns for row in rows}
+    for row in log.rows:
+        row.time_ns = times.get(_which(row))
+
+
+def _which(row: Row) -> tuple[int, str | None]:
+    """What two logs of one run have in common of a row: its step, and the set that it evaluated."""
+    return row.number, (eval_set(row.values) or EVAL) if is_evaluation(row.values) else None
 
 
 def _past_run(rows: list[Row], log: Log, engine: ModuleType, format: Format) -> PastRun:
@@ -164,6 +191,6 @@ def _name_apart(found: Sequence[PastRun], paths: Sequence[Path]) -> None:
 def _named(paths: Sequence[Path]) -> str:
     """The log's name, for people: that of its file, or of the folder where the file's says nothing."""
     path = paths[0].absolute()
-    while path.stem.startswith(("trainer_state", "checkpoint-", "events.out")):
+    while path.stem.startswith(("trainer_state", CHECKPOINT, "events.out")):
         path = path.parent
     return path.name.partition(".")[0] or path.name or "log"
