@@ -89,11 +89,16 @@ def watch_command(
             help="A run's folder or file, or a folder of runs.", show_default="the newest in AKKA_OTEL_DIR or akka-otel"
         ),
     ] = None,
+    web: Annotated[bool, typer.Option("--web", help="As a page in the browser, which renews itself.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of that page, on loopback.", show_default="a free one")
+    ] = 0,
 ) -> None:
-    """Watch a run in the terminal until it ends. Exit code 1 where it failed or was interrupted."""
+    """Watch a run until it ends. Exit code 1 where it failed or was interrupted."""
     from akka_otel_callbacks.cli.watch import watch
+    from akka_otel_callbacks.cli.watch_web import watch_web
 
-    if not watch(path):
+    if not (watch_web(path, port) if web else watch(path)):
         raise typer.Exit(1)
 
 

@@ -20,6 +20,8 @@ class Follower:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place: Path | None = None
+        self.runs: list[Run] = []
+        """What the files told at the last look, the newest last: the run, and its earlier attempts."""
         self._reader = Reader()
 
     def look(self) -> Run | None:
@@ -31,8 +33,8 @@ class Follower:
             self._reader.add(files(self.place) if self.place else ())
         except OSError:  # not there yet, or not any more
             return None
-        found = self._reader.read(growing=True)
-        return found[-1] if found else None
+        self.runs = self._reader.read(growing=True)
+        return self.runs[-1] if self.runs else None
 
 
 def is_over(run: Run) -> bool:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading.follower import is_gone
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.history import History
 from akka_otel_callbacks.report.trend import lately, window
@@ -39,8 +40,10 @@ def state(run: History, now_ns: int) -> Fact:
     if run.has_ended:
         return Fact("State", str(run.ending), f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}")
     quiet = (now_ns - run.newest_ns) / 1e9
-    said = "running" if quiet < SILENT_S else "no end recorded"
-    return Fact("State", said, f"last heard of {duration(quiet)} before this page was made")
+    gone = is_gone(run.newest)
+    said = "running" if quiet < SILENT_S and not gone else "no end recorded"
+    heard = f"last heard of {duration(max(quiet, 0.0))} before this page was made"
+    return Fact("State", said, f"its process is gone, {heard}" if gone else heard)
 
 
 SILENT_S = 300.0

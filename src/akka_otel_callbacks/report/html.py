@@ -11,7 +11,7 @@ from typing import Any
 
 ASSETS = files(__package__) / "assets"
 LIBRARY = "echarts.min.js"
-SCRIPTS = ("format.js", "axis.js", "options.js", "charts.js", "page.js")
+SCRIPTS = ("format.js", "axis.js", "options.js", "charts.js", "page.js", "live.js")
 """Each uses the ones before it."""
 
 
@@ -23,7 +23,7 @@ def written(page: Mapping[str, Any]) -> str:
             end the element that it stands in.
     """
     data = json.dumps(page, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    title = " and ".join(run["name"] for run in page["runs"])
+    title = " and ".join(run["name"] for run in page["runs"]) or "akka-otel"
     return Template(_asset("page.html")).substitute(
         title=html.escape(title),
         style=_asset("page.css"),

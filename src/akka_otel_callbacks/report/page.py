@@ -24,12 +24,13 @@ KNOTS = 400
 """Of the steps' times. Between them time is taken to pass evenly."""
 
 
-def page(runs: Sequence[History], now_ns: int) -> Json:
+def page(runs: Sequence[History], now_ns: int, *, version: int | None = None) -> Json:
     """Everything that the page shows.
 
     Args:
-        runs: one to look at, or several to compare.
+        runs: one to look at, or several to compare; none where there is none yet.
         now_ns: when the page is made, in Unix nanoseconds.
+        version: of a page that renews itself; None for one that stays as it is.
     """
     table = panels_of(runs)
     drawn = [[[[*drawn_of(chart, run)] for run in runs] for chart in panel.charts] for panel in table]
@@ -38,6 +39,7 @@ def page(runs: Sequence[History], now_ns: int) -> Json:
     metrics = [metric for panel in table for metric in panel.metrics]
     return {
         "made": now_ns // 1_000_000,
+        "version": version,
         "runs": [_run(run, now_ns) for run in runs],
         "verdicts": [*_verdicts(runs)],
         "rules": [{"name": rule.name, "words": rule.words, "panel": rule.panel} for rule in RULES],

@@ -53,23 +53,48 @@ function split(panel) {
   });
 }
 
+/* What a panel consists of: where that stays the same, its charts stay, with what is hidden in them. */
+function shape(panel) {
+  return JSON.stringify([panel.charts.map(chart => [chart.heat.length, chart.drawn.map(one => [one.run, one.form, one.rows.map(row => row.name)])]),
+    page.runs.map(run => run.name)]);
+}
+
 function showPanels() {
   const there = page.panels.filter(panel => panel.charts.length || panel.words.length);
-  document.getElementById('panels').replaceChildren(...there.map(panel => {
-    const title = `${panel.name}-title`;
-    return make('section', { className: panel.wide ? 'panel wide' : 'panel', id: panel.name, 'aria-labelledby': title },
-      make('h2', { id: title }, panel.title), make('p', { className: 'question' }, panel.question),
-      ...(panel.charts.length ? [] : [make('p', {}, `Absent, because ${panel.why.join('; ')}.`)]), make('div', { className: 'charts' }), ...happened(panel.charts),
-      ...(panel.words.length ? [make('ul', { className: 'words' }, ...panel.words.map(said => make('li', {}, said.text)))] : []));
-  }));
-  there.forEach(panel => {
-    const charts = document.querySelector(`#${panel.name} .charts`);
-    split(panel).forEach((chart, number) => {
-      const box = make('div', { className: 'box' });
-      charts.append(box);
-      show(box, chart, `${panel.name}.${number}`);
-    });
+  const sections = there.map(panel => {
+    const known = document.getElementById(panel.name);
+    return known && known.dataset.shape === shape(panel) ? known : section(panel);
   });
+  const place = document.getElementById('panels');
+  if (sections.length !== place.children.length || sections.some((one, at) => one !== place.children[at])) place.replaceChildren(...sections);
+  views.forEach((view, name) => { if (!view.area.isConnected) { view.drawing.dispose(); views.delete(name); } });
+  there.forEach((panel, at) => fill(panel, sections[at]));
+}
+
+function section(panel) {
+  const title = `${panel.name}-title`;
+  const made = make('section', { className: panel.wide ? 'panel wide' : 'panel', id: panel.name, 'aria-labelledby': title },
+    make('h2', { id: title }, panel.title), make('p', { className: 'question' }, panel.question),
+    make('div', { className: 'charts' }), make('div', { className: 'said' }));
+  made.dataset.shape = shape(panel);
+  return made;
+}
+
+function fill(panel, made) {
+  split(panel).forEach((chart, number) => {
+    const name = `${panel.name}.${number}`, view = views.get(name);
+    if (view) {
+      view.chart = chart;
+      draw(view);
+    } else {
+      const box = make('div', { className: 'box' });
+      made.querySelector('.charts').append(box);
+      show(box, chart, name);
+    }
+  });
+  made.querySelector('.said').replaceChildren(...happened(panel.charts),
+    ...(panel.charts.length ? [] : [make('p', {}, `Absent, because ${panel.why.join('; ')}.`)]),
+    ...(panel.words.length ? [make('ul', { className: 'words' }, ...panel.words.map(said => make('li', {}, said.text)))] : []));
 }
 
 function showPlaces() {
@@ -105,10 +130,13 @@ function showAbsent() {
 }
 
 function showAll() {
-  document.getElementById('title').textContent = page.runs.map(run => run.name).join(' and ');
-  document.getElementById('about').textContent = page.runs.map(run => run.about).filter((about, place, all) => all.indexOf(about) === place).join(' and ');
+  const names = page.runs.map(run => run.name).join(' and ');
+  document.getElementById('title').textContent = names || 'Waiting for the first figures of a run';
+  if (names) document.title = names;
+  document.getElementById('about').textContent = [...new Set(page.runs.map(run => run.about))].join(' and ');
   document.getElementById('made').textContent = `Made by akka-otel at ${new Date(page.made).toLocaleString()}. Drag over a chart to zoom, double-click to see the whole run again. Where a run has too many steps for all to be shown, a line is the mean of each part of it, and the shade behind it goes from the lowest to the highest value.`;
-  showVerdict(); showPlaces(); showPanels(); showWho(); showAbsent();
+  document.querySelector('main').hidden = !names;
+  if (names) { showVerdict(); showPlaces(); showPanels(); showWho(); showAbsent(); }
 }
 
 function dress(theme) {
