@@ -24,7 +24,7 @@ class Malformed(ValueError):
 
 def mappings(holder: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
     items = _list(holder, name)
-    if any(type(item) is not dict for item in items):
+    if not {*map(type, items)} <= {dict}:
         raise Malformed(f"{name} has what is no dict")
     return iter(items)
 

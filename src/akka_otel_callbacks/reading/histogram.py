@@ -167,5 +167,5 @@ def _bound(index: int, scale: int) -> float:
 
 
 def _histogram(point: Mapping[str, Any], bounds: Bounds, counts: array[int]) -> Histogram:
-    total, low, high = (fields.real(point, name) for name in ("sum", "min", "max"))
+    total, low, high = fields.real(point, "sum"), fields.real(point, "min"), fields.real(point, "max")
     return Histogram(fields.whole(point, "count"), total, low, high, bounds, counts)

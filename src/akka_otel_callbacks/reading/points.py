@@ -18,7 +18,7 @@ HISTOGRAMS: Mapping[str, Callable[[Mapping[str, Any]], Histogram]] = {
     "exponentialHistogram": exponential,
     "summary": summary,
 }
-KINDS = (GAUGE, SUM, *HISTOGRAMS)
+KINDS = {GAUGE, SUM, *HISTOGRAMS}
 DELTA = 1
 """OTLP's number of a temporality."""
 NO_RECORDED_VALUE = 1
@@ -42,15 +42,14 @@ class Points:
         delta: whether each point only counts what came since the one before it.
         start: the newest time since when one of them counts.
         times: in Unix nanoseconds, 0 where a point does not say it.
-        values: as many; of a histogram there are `histograms` instead.
+        values: as many numbers, or points of a histogram.
     """
 
     unit: str
     delta: bool
     start: int = 0
     times: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    histograms: list[Histogram] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -82,9 +81,8 @@ class Documents:
             for of_scope in fields.mappings(of_resource, "scopeMetrics"):
                 scope = fields.text(fields.mapping(of_scope, "scope"), "name")
                 for metric in fields.mappings(of_scope, "metrics"):
-                    for kind in KINDS:
-                        if metric.get(kind) is not None:
-                            self._take(metric, scope, kind, export.series, times)
+                    for kind in KINDS & metric.keys():
+                        self._take(metric, scope, kind, export.series, times)
             said = [time for time in times.values() if time]
             export.oldest, export.newest = min(said, default=0), max(said, default=0)
             exports.append(export)
@@ -117,18 +115,17 @@ def _by_series(points: list[Any]) -> Iterator[list[Any]]:
 
 
 def _add(points: list[Any], kind: str, to: Points, times: _Times) -> None:
-    if any("flags" in point for point in points):
-        points = [point for point in points if not fields.whole(point, "flags") & NO_RECORDED_VALUE]
-    if kind in HISTOGRAMS:
-        to.histograms += map(HISTOGRAMS[kind], points)
-    else:
-        numbers = [_number(point) for point in points]
-        if None in numbers:
-            points = [point for point, number in zip(points, numbers, strict=True) if number is not None]
-        to.values += [number for number in numbers if number is not None]
-    to.times += [times[point.get("timeUnixNano")] for point in points]
-    if kind != GAUGE:
-        to.start = max([to.start, *[times[point.get("startTimeUnixNano")] for point in points]])
+    read = HISTOGRAMS.get(kind, _number)
+    for point in points:
+        if "flags" in point and fields.whole(point, "flags") & NO_RECORDED_VALUE:
+            continue
+        value = read(point)
+        if value is None:
+            continue
+        to.values.append(value)
+        to.times.append(times[point.get("timeUnixNano")])
+        if kind != GAUGE:
+            to.start = max(to.start, times[point.get("startTimeUnixNano")])
 
 
 def _number(point: Mapping[str, Any]) -> float | None:

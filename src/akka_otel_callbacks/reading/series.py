@@ -85,14 +85,12 @@ class Series:
         return bool(self._values) and self._values[-1] == value
 
     def add(self, times: Sequence[int], values: Sequence[float]) -> None:
-        """Adds values with their times."""
-        if self._in_order:
-            last = self._times[-1] if self._times else 0  # so that a time of 0 is out of order
-            self._in_order = all(map(lt, [last, *times], times))
+        """Adds values with their times, one or more."""
+        if self._in_order:  # a time of 0 is not
+            self._in_order = self.newest < times[0] and all(map(lt, times, times[1:]))
+        self.newest = max(self.newest, *times)
         self._times.extend(times)
         self._values.extend(values)
-        if times:
-            self.newest = max(self.newest, max(times))
 
     def add_histograms(self, times: Sequence[int], histograms: Sequence[Histogram]) -> None:
         for time, histogram in zip(times, histograms, strict=True):

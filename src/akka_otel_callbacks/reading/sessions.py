@@ -63,26 +63,32 @@ class Session:
                 continue
             series.last_export = self.exports
             if key.kind in HISTOGRAMS:
-                series.add_histograms(points.times, points.histograms)
+                series.add_histograms(points.times, points.values)
             else:
                 series.add(points.times, points.values)
 
     def _add_steps(self, series: Series, points: Points, now: int) -> None:
-        steps = len(points.times)
-        while steps and points.times[steps - 1] >= now:  # the points of a series are mostly in order
+        times, values = points.times, points.values
+        steps = len(times)
+        while steps and times[steps - 1] >= now:  # the points of a series are mostly in order
             steps -= 1
-        series.add(points.times[:steps], points.values[:steps])
-        for time, value in zip(points.times[steps:], points.values[steps:], strict=True):
+        if steps:
+            series.add(times[:steps], values[:steps])
+        for position in range(steps, len(times)):
             series.last_export = self.exports
-            if not series.ends_with(value):
-                series.add([time], [value])
+            if not series.ends_with(values[position]):
+                series.add(times[position : position + 1], values[position : position + 1])
 
     def _now(self, export: Export) -> int:
         """Up to when this export tells the steps: the newest time of a gauge that has a point for each of them."""
+        now = 0
         for key, points in export.series.items():
-            if key.kind == GAUGE and len(points.times) > 1 and len({*points.times} - {0}) > 1:
-                self.stepwise.add(key)
-        return max((max(export.series[key].times) for key in self.stepwise & export.series.keys()), default=0)
+            if key.kind == GAUGE:
+                if len(points.times) > 1 and key not in self.stepwise and len({*points.times} - {0}) > 1:
+                    self.stepwise.add(key)
+                if key in self.stepwise:
+                    now = max(now, *points.times)
+        return now
 
     def is_counted_anew(self, export: Export) -> bool:
         """Whether the steps that the session counts are counted by somebody who began after its newest point."""
