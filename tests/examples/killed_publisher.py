@@ -1,14 +1,16 @@
 """Publishes two snapshots and restores them, in children that are killed at every point of the example and followed by
 one that goes on. Prints what was found, as JSON.
 
-Arguments: the folder to work in, the URL to publish to, and which of every how many points to be killed at.
+Arguments: the folder to work in, the URL to publish to, and which of every how many points to be killed at; 1 for all.
 
 A point is a line of the example's, the first and the last time that it is about to run, or one of the library that
-copies its folders, the first time.
+copies its folders, the first time. Of points that leave the same files behind, one is enough: a killed process leaves
+nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,7 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import checkpoint_publisher
 import fsspec
@@ -128,13 +130,29 @@ def killed_at(place: Place, point: int) -> None:
     traced(place, at_line)
 
 
-def points(place: Place) -> list[int]:
-    """Of each line the first and the last time."""
-    seen: list[tuple[str, int]] = []
-    traced(place, seen.append)
-    first = {line: point for point, line in reversed([*enumerate(seen, 1)])}
-    last = {line: point for point, line in enumerate(seen, 1) if line[0].startswith(EXAMPLE)}
-    return sorted({*first.values(), *last.values()})
+class Passed(NamedTuple):
+    """A line that was about to run, and a hash of the files that were there."""
+
+    line: tuple[str, int]
+    files: str
+
+
+def points(place: Place) -> dict[str, list[int]]:
+    """Of each line the first and the last time, and of these the ones before which the files had changed."""
+    seen: list[Passed] = []
+    traced(place, lambda line: seen.append(Passed(line, files_of(place))))
+    first = {passed.line: point for point, passed in reversed([*enumerate(seen, 1)])}
+    last = {passed.line: point for point, passed in enumerate(seen, 1) if passed.line[0].startswith(EXAMPLE)}
+    every = sorted({*first.values(), *last.values()})
+    different = {seen[point - 1].files: point for point in reversed(every)}
+    return {"every": every, "different": sorted(different.values())}
+
+
+def files_of(place: Place) -> str:
+    """Of an object store's only what is in a local folder."""
+    folders = [place.work, *([] if "://" in place.url else [Path(place.url)])]
+    found = [(str(path), path.is_file() and path.read_bytes()) for folder in folders for path in folder.rglob("*")]
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -166,7 +184,9 @@ def main(folder: Path, url: str, every: int) -> None:
     found = folder / "points.json"
     in_child(lambda: void(found.write_text(json.dumps(points(Place(dry, f"{url}/dry"))))))
     kills, pendings = 0, set()
-    for point in json.loads(found.read_text())[::every]:
+    known = json.loads(found.read_text())
+    chosen = known["different"] if every == 1 else known["every"][::every]
+    for point in chosen:
         place = Place(folder / f"killed-{point}", f"{url}/{point}")
         assert in_child(lambda place=place, point=point: killed_at(place, point)) == signal.SIGKILL
         pendings.add(expected_pending(place))
@@ -174,7 +194,7 @@ def main(folder: Path, url: str, every: int) -> None:
         assert expected_pending(place) == 0
         kills += 1
         shutil.rmtree(place.work)
-    print(json.dumps({"kills": kills, "pending": sorted(pendings)}))
+    print(json.dumps({"points": len(known["every"]), "kills": kills, "pending": sorted(pendings)}))
 
 
 def same_pending(place: Place) -> None:

@@ -112,7 +112,8 @@ def killed(folder: Path, url: str, every: int, environ: Mapping[str, str]) -> di
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 def test_killed_at_any_point_it_loses_nothing(tmp_path: Path) -> None:
     found = killed(tmp_path, str(tmp_path / "store"), 1, {})
-    assert found["kills"] > 200
+    assert found["points"] > 200
+    assert found["kills"] > 30
     assert found["pending"] == [0, 1, 2]
 
 

@@ -198,8 +198,8 @@ def test_two_trainings_from_one_checkpoint_are_two_attempts(
 ) -> None:
     checkpoint = saved(tiny_model, tmp_path)
     run_id = published.attempts[0][0]
-    for _ in range(2):
-        in_another_process(tiny_model, tmp_path / "elsewhere", checkpoint)
+    resumed(tiny_model, tmp_path / "elsewhere", str(checkpoint))
+    in_another_process(tiny_model, tmp_path / "elsewhere", checkpoint)  # it knows of the second by the checkpoint alone
     assert published.attempts == [(run_id, 1), (run_id, 2), (run_id, 3)]
 
 
