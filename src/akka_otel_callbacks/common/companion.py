@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the processes of a job load this before they train, and the
     from akka_otel_callbacks.common.telemetry import Telemetry
 
 Role = Callable[[], "str | None"]
-"""Gives what the process does, in the engine's words; None while that is not known."""
+"""Gives what the process does, in the engine's words. None while that is not known."""
 
 
 class Companion:
@@ -27,7 +27,7 @@ class Companion:
         gpus: gives its GPUs.
         rank: its rank among the processes of its kind.
         writer: its name among the processes that write the run's embedded files.
-        role: as `Placement` has it; None is a trainer. It is asked before anything else, and at every export.
+        role: as `Placement` has it. None is a trainer. It is asked before anything else, and at every export.
         without_gpu: whether it says where it runs even if it holds no GPU.
         environ: gives the variables that choose its exporters.
         within: gives the job's span, as `Telemetry.start` has it. It is asked once the identity is known.

@@ -92,7 +92,7 @@ class Telemetry:
 
         Args:
             identity: who the process is: a training job, or a service.
-            step_type: what the process reports; None for one that has only observed sources, such as a worker.
+            step_type: what the process reports. None for one that has only observed sources, such as a worker.
             environ: chooses the exporters and names the parent trace.
             meter_provider: exports the metrics in place of one of our own.
             tracer_provider: the same for spans.
@@ -101,7 +101,7 @@ class Telemetry:
                 stand under it, or begin traces of their own where it is empty.
             job: the job's span as `tracing.plan.planned` planned it.
             start_ns: when the job began, as Unix time, where it is told of later; now without it.
-            user_metrics: gives the program's own metrics, which are exported with these; None while it has none. A
+            user_metrics: gives the program's own metrics, which are exported with these. None while it has none. A
                 given meter provider has them itself.
         """
         show_to_people()

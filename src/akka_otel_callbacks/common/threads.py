@@ -123,6 +123,6 @@ class ExportLoop(Closer):
 
 
 def exporting() -> ExportLoop | None:
-    """The loop whose export this thread runs; None where the reader is pulled, as by a scrape."""
+    """The loop whose export this thread runs. None where the reader is pulled, as by a scrape."""
     thread = threading.current_thread()
     return thread if isinstance(thread, ExportLoop) else None

@@ -43,7 +43,7 @@ def ending(job: Span | None, records: Sequence[LogRecord]) -> Ending:
     """By the job's span, which is written when the job ends, or else by the log record of what ended it.
 
     Args:
-        job: the span of the training; None without one.
+        job: the span of the training. None without one.
         records: the run's own, oldest first.
     """
     if job is None:

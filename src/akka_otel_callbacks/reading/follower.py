@@ -25,7 +25,7 @@ class Follower:
         self._reader = Reader()
 
     def look(self) -> Run | None:
-        """The run with all that was written meanwhile, also by processes that came later; None before there is one."""
+        """The run with all that was written meanwhile, also by processes that came later. None before there is one."""
         try:
             if self.place is None:
                 below = [self.path] if files(self.path) else runs(self.path)

@@ -26,7 +26,7 @@ class LogRecord(NamedTuple):
 
     @property
     def when(self) -> str:
-        """In UTC, to the second; empty for a time that no calendar has."""
+        """In UTC, to the second. Empty for a time that no calendar has."""
         try:
             return f"{datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
         except (ValueError, OverflowError, OSError):

@@ -25,12 +25,12 @@ class Run:
 
     Attributes:
         resource: of the process that trains.
-        session: what that process exported; None where only its spans or log records are there.
+        session: what that process exported. None where only its spans or log records are there.
         others: the sessions of the run's further processes, such as verl's workers.
         traces: its spans by trace ID, as trees.
         records: its warnings and errors, oldest first.
         ending: how it ended.
-        job: the span of the training; None without one.
+        job: the span of the training. None without one.
     """
 
     resource: Mapping[str, str]
@@ -64,12 +64,12 @@ class Run:
 
     @property
     def step(self) -> int | None:
-        """The number of the latest step, as the engine numbers them; None before the first."""
+        """The number of the latest step, as the engine numbers them. None before the first."""
         return self._latest(STEP_NUMBERS) or self._latest(STEP_COUNTS)
 
     @property
     def planned(self) -> int | None:
-        """The number of the last step that is planned; None where it is not known."""
+        """The number of the last step that is planned. None where it is not known."""
         return self._latest((names.JOB_STEPS_PLANNED,))
 
     def _latest(self, metrics: Iterable[Any]) -> int | None:

@@ -61,7 +61,7 @@ class Series:
 
     @property
     def values(self) -> Sequence[float]:
-        """A gauge's or a counter's values, oldest first; empty for a histogram. Counters count from the beginning,
+        """A gauge's or a counter's values, oldest first. Empty for a histogram. Counters count from the beginning,
         also where their exports did not."""
         self._settle()
         return array("d", accumulate(self._values)) if self.delta else self._values

@@ -30,7 +30,7 @@ class Printed(NamedTuple):
 
     text: str
     actor: str | None = None
-    """Which of Ray's processes printed it; None where the line does not say."""
+    """Which of Ray's processes printed it. None where the line does not say."""
     time_ns: int | None = None
     """In Unix nanoseconds; without a zone it is taken for UTC."""
     is_whole: bool = True

@@ -18,7 +18,7 @@ class Row:
     Attributes:
         number: the step that it was logged at.
         values: by the engine's own key.
-        time_ns: when it was logged, in Unix nanoseconds; None where the log does not say.
+        time_ns: when it was logged, in Unix nanoseconds. None where the log does not say.
         part: which of the log's files it is from.
         config: the configuration of the run that wrote it, where the log has it.
     """
@@ -38,8 +38,8 @@ class Log:
         engine: whose keys the rows have.
         rows: in the order in which they were written.
         ended_ns: when the newest file was last changed, which is the latest that its last row can be.
-        last: the number of the last step, also where no row was logged at it; None where only the rows say it.
-        planned: how many steps the run was to have; None where the log does not say.
+        last: the number of the last step, also where no row was logged at it. None where only the rows say it.
+        planned: how many steps the run was to have. None where the log does not say.
         first_is_known: whether the rows begin where the run began, so that all steps before the first row are its own.
         notes: what a person should know of how it was read, one sentence each.
     """

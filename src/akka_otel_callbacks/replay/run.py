@@ -36,7 +36,7 @@ class PastRun:
         step_type: which kind of training it was.
         timeline: its steps, each with its time.
         before: how many steps the log's run had before its first one here; they are no steps of this log.
-        planned: how many it was to have; None where that is not known.
+        planned: how many it was to have. None where that is not known.
         attributes: what the log says of the run's identity.
         notes: what a person should know of how it was read.
     """

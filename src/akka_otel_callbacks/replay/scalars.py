@@ -22,7 +22,7 @@ _WRAPPED, _GROUPED, _PLAIN = (re.compile(pattern) for pattern in (WRAPPED, GROUP
 
 
 def scalar(text: str) -> float | None:
-    """The number that a text is; None where it is none."""
+    """The number that a text is. None where it is none."""
     text = text.strip()
     if (wrapped := _WRAPPED.fullmatch(text)) is not None:
         return float(wrapped["inner"])
@@ -32,7 +32,7 @@ def scalar(text: str) -> float | None:
 
 
 def step_number(value: Any) -> int | None:
-    """The number of a step; None for what can be none."""
+    """The number of a step. None for what can be none."""
     found = number(value)
     return int(found) if found is not None and 0 <= found <= LAST_STEP else None
 

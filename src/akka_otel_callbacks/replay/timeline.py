@@ -67,7 +67,7 @@ def _seconds(step: Step) -> float:
 
 
 def _gaps(steps: Sequence[tuple[Row, Step]]) -> list[int]:
-    """Nanoseconds from each to the next; none before what amends a step, which was logged with it."""
+    """Nanoseconds from each to the next. None before what amends a step, which was logged with it."""
     gaps, before = [], None
     for row, step in steps:
         if step.number is None or row.number == before:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values of one legend entry; None where the figure is absent at that step."""
+    """The values of one legend entry. None where the figure is absent at that step."""
 
     name: str
     values: Sequence[float | None]

@@ -12,7 +12,7 @@ LATELY_SHARE, LATELY_LEAST, LATELY_MOST = 0.1, 5, 50
 
 
 def lately(course: Course) -> Sequence[float]:
-    """Its newest values; empty where there are too few."""
+    """Its newest values. Empty where there are too few."""
     size = window(course)
     return course.y[-size:] if len(course.y) >= size else ()
 

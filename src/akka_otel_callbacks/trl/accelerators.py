@@ -55,7 +55,7 @@ def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> Non
     """Placement and health of this process's GPUs, for as long as the telemetry is open.
 
     Args:
-        rank: the process's; None in a job of one process.
+        rank: the process's. None in a job of one process.
     """
     telemetry.publish(Placement(gpus.devices, where=telemetry.identity.attributes, rank=rank))
     telemetry.publish(gpus)

@@ -29,7 +29,7 @@ Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def argument(of: Arguments, at: int, name: str) -> Any:
-    """One argument of a call, by its position (0 is the object) or by its name; None where it was not given."""
+    """One argument of a call, by its position (0 is the object) or by its name. None where it was not given."""
     positional, named = of
     return positional[at] if len(positional) > at else named.get(name)
 

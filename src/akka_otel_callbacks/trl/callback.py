@@ -215,7 +215,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     @property
     def telemetry(self) -> Telemetry | None:
-        """The telemetry of the current training, the latest of several; None outside of a training. Pass it to
+        """The telemetry of the current training, the latest of several. None outside of a training. Pass it to
         `akka_otel_callbacks.checkpoints`. Do not close it."""
         return self._session.telemetry()
 

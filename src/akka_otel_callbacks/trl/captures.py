@@ -20,7 +20,7 @@ from akka_otel_callbacks.trl.new_values import Mark, new_values
 
 @dataclass(slots=True)
 class Clock:
-    """`time.perf_counter` at the events of one step; None for an event that did not come."""
+    """`time.perf_counter` at the events of one step. None for an event that did not come."""
 
     begin: float | None = None
     interrupted: float | None = None

@@ -38,7 +38,7 @@ class RowCapture:
 
 
 def row_capture(trainer: Trainer, args: TrainingArguments) -> RowCapture | None:
-    """The capture of a trainer's training rows; None for a dataset that is streamed."""
+    """The capture of a trainer's training rows. None for a dataset that is streamed."""
     dataset = getattr(trainer, "train_dataset", None)
     if not hasattr(getattr(dataset, "data", None), "column_names"):
         return None
@@ -84,7 +84,7 @@ def count_rows(dataset: Any, max_length: int | None, truncation: str, *, prepare
 
     Args:
         dataset: the prepared `datasets.Dataset`.
-        max_length: tokens that a row may have; None for no limit.
+        max_length: tokens that a row may have. None for no limit.
         truncation: who cut, see `RowCapture`.
         prepared: see `RowCapture`.
     """
@@ -146,7 +146,7 @@ class Rows:
 
 
 def _cut(rows: Rows, max_length: int) -> int | None:
-    """Rows at the maximum that were cut there; None where that cannot be told."""
+    """Rows at the maximum that were cut there. None where that cannot be told."""
     endings = set(rows.endings((rows.lengths > 0) & (rows.lengths < max_length)).tolist())
     if len(endings) != 1:
         return None

@@ -30,7 +30,7 @@ class DeviceClock:
 
 @guarded
 def device_clock(module: Any) -> DeviceClock | None:
-    """The clock of a module; None where it computes while Python waits."""
+    """The clock of a module. None where it computes while Python waits."""
     parameter = next(iter(module.parameters()), None)
     device = getattr(parameter, "device", None)
     if getattr(device, "type", None) != CUDA:

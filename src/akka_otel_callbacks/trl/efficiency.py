@@ -39,17 +39,17 @@ class Efficiency:
     """FLOP/s of this process's devices together."""
 
     def mfu(self, positions: Positions, seconds: float | None) -> float | None:
-        """The utilization of an update of `seconds`; None where nothing was trained or the figure is impossible."""
+        """The utilization of an update of `seconds`. None where nothing was trained or the figure is impossible."""
         if not seconds:
             return None
         return mfu(train_flops(self.parameters, positions.tokens, positions.scored), seconds, self.peak_flops)
 
 
 def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: float | None) -> Efficiency | None:
-    """The trainer's; None, with one log line, where the peak or the model's count is not known.
+    """The trainer's. None, with one log line, where the peak or the model's count is not known.
 
     Args:
-        peak_flops: FLOP/s of one device; None to look it up by the device's name.
+        peak_flops: FLOP/s of one device. None to look it up by the device's name.
     """
     peak = _peak(trainer, args) if peak_flops is None else peak_flops * max(1, len(device_ids(trainer, args)))
     parameters = matmul_parameters(trainer.model) if trainer is not None and peak else None

@@ -34,7 +34,7 @@ def kind_of(trainer: object) -> str | None:
 
 
 def method_of(trainer: object) -> str | None:
-    """GRPO, RLOO, SFT, DPO …: what TRL calls the nearest class that it knows; None where it knows none, as for a plain
+    """GRPO, RLOO, SFT, DPO …: what TRL calls the nearest class that it knows. None where it knows none, as for a plain
     `Trainer` and what hosts derive from it."""
     bases = type(trainer).__mro__
     known = (found for base in bases if (found := _method(base)))

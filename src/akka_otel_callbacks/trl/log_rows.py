@@ -36,7 +36,7 @@ class LogRows:
         self._loss_is_spoilt = False
 
     def capture(self, row: Mapping[str, Any], number: int) -> RowCapture | None:
-        """What this row, which was logged after the step of that number, may add; None where that is nothing."""
+        """What this row, which was logged after the step of that number, may add. None where that is nothing."""
         kept = row if self.everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
         return RowCapture(self, number, dict(kept)) if kept else None
 
@@ -47,7 +47,7 @@ class LogRows:
         self._check_norm(step)
 
     def addition(self, row: Mapping[str, Any], number: int) -> Step | None:
-        """The figures of the row that its step has not; None where that step is not the latest that was translated."""
+        """The figures of the row that its step has not. None where that step is not the latest that was translated."""
         if self._step is None or self._step.number != number:
             return None
         step = self._translate(row)

@@ -256,7 +256,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
-    """TRL's per-step buffers of the training; None for a trainer that keeps none, or keeps them in another form.
+    """TRL's per-step buffers of the training. None for a trainer that keeps none, or keeps them in another form.
     Asynchronous trainers fill theirs when the step has ended: what is there then is the step before's."""
     buffers = None if hasattr(trainer, "_log_step_metrics") else getattr(trainer, "_metrics", None)
     training = buffers.get("train") if isinstance(buffers, Mapping) else None

@@ -24,7 +24,7 @@ class Mask:
     """False for a mask of pairs of positions (3-D, 4-D), or of another kind."""
 
     def tokens(self) -> float | None:
-        """The positions that hold a token; None where the mask does not say. An integer mask may number the sequences
+        """The positions that hold a token. None where the mask does not say. An integer mask may number the sequences
         of a pack instead of 1; of floats only zeros and ones are a mask, others are added to the scores."""
         kept, total = number(self.kept), number(self.sum)
         if not self.readable or kept is None or (not self.integers and (kept != total or not kept)):
@@ -43,7 +43,7 @@ class MicroBatch:
     positions: int
     mask: Mask | None
     labels: Any
-    """How many positions have a label that the loss counts, shifted by one; None where that is not known."""
+    """How many positions have a label that the loss counts, shifted by one. None where that is not known."""
 
 
 def micro_batch(batch: Any) -> MicroBatch:
@@ -72,14 +72,14 @@ def _labels(values: Mapping[str, Any], ids: Any) -> Any:
 
 
 def padding(batches: Sequence[MicroBatch]) -> float | None:
-    """The share of token positions that hold no token; None without masks, or where a mask does not say."""
+    """The share of token positions that hold no token. None without masks, or where a mask does not say."""
     masks = [batch.mask for batch in batches if batch.mask is not None]
     positions, tokens = sum(mask.positions for mask in masks), _tokens(masks)
     return 1.0 - tokens / positions if positions and tokens is not None else None
 
 
 def unpadded(batches: Sequence[MicroBatch]) -> float | None:
-    """How many tokens the masks of all batches say there are; None where one of them does not say."""
+    """How many tokens the masks of all batches say there are. None where one of them does not say."""
     masks = [batch.mask for batch in batches if batch.mask is not None]
     return _tokens(masks) if masks and len(masks) == len(batches) else None
 
@@ -95,6 +95,6 @@ def are_counted(batches: Sequence[MicroBatch]) -> bool:
 
 
 def counted(counts: Sequence[Any]) -> list[float] | None:
-    """The counts of a step's micro-batches as numbers; None where one of them is not known."""
+    """The counts of a step's micro-batches as numbers. None where one of them is not known."""
     found = [number(count) for count in counts]
     return [count for count in found if count is not None] if None not in found else None

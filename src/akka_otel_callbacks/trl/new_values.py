@@ -34,7 +34,7 @@ def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewV
     a log; `num_tokens` is always a new list of one.
 
     Args:
-        keys: which are read; None reads all of them.
+        keys: which are read. None reads all of them.
     """
     found: NewValues = {}
     for before, after in pairwise(marks):

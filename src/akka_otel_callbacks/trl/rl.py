@@ -280,7 +280,7 @@ def scored(
     Args:
         scorings: per scoring the scores [terms][rollouts], NaN for none, and the terms' weights.
         terms: the terms' labels, by column.
-        group: rollouts of one prompt, which stand side by side; None where that is not known.
+        group: rollouts of one prompt, which stand side by side. None where that is not known.
     """
     columns: list[list[float | None]] = [[] for _ in terms]
     for scores, weights in scorings:
@@ -297,7 +297,7 @@ def scored(
 
 
 def _shares(scores: Sequence[float], weight: float) -> list[float | None]:
-    """One term's share in each rollout; None where it gave no score."""
+    """One term's share in each rollout. None where it gave no score."""
     shares = [score * weight for score in scores]
     if math.isnan(sum(shares)):
         return [None if math.isnan(share) else share for share in shares]

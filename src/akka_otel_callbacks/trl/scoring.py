@@ -30,7 +30,7 @@ class Rewarder(NamedTuple):
     own: str | None
     """The term that it notes its calls under by itself."""
     module: Any
-    """The reward model; None of a function."""
+    """The reward model. None of a function."""
 
 
 class Scorings(Ledger):

@@ -185,7 +185,7 @@ class Session:
         return telemetry
 
     def gpus(self, trainer: Trainer | None, args: TrainingArguments) -> GpuHealth | None:
-        """The GPUs to watch: those that were given, or those that the trainer holds; None without any."""
+        """The GPUs to watch: those that were given, or those that the trainer holds. None without any."""
         if self.options.handed.gpus is not None:
             return self.options.handed.gpus
         held = device_ids(trainer, args)

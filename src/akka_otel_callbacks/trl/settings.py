@@ -29,7 +29,7 @@ TOKEN = "_token"
 
 
 def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> dict[Attribute, Any]:
-    """The identity as TRL's configuration gives it; None for what it does not say."""
+    """The identity as TRL's configuration gives it. None for what it does not say."""
     model = getattr(trainer, "model", None)
     adapter = adapter_of(model)
     return {
@@ -57,7 +57,7 @@ def _base_model(model: Any, adapter: Any) -> str | None:
 
 
 def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
-    """GRPO, GSPO, RLOO, SFT, DPO …; None for a trainer that is none of TRL's."""
+    """GRPO, GSPO, RLOO, SFT, DPO …. None for a trainer that is none of TRL's."""
     name = method_of(trainer)
     if name == "GRPO" and getattr(args, "importance_sampling_level", "token") == "sequence":
         return "GSPO"  # TRL has GSPO as this setting of GRPO

@@ -16,7 +16,7 @@ Reduce = Callable[[list[float]], "float | None"]
 Values = Mapping[str, Any]
 """By key: the value of a log row, or the list of values that a step appended."""
 Counts = Mapping[str, "Sequence[float] | None"]
-"""By what is counted, its number in each micro-batch of the step; None where that is not known."""
+"""By what is counted, its number in each micro-batch of the step. None where that is not known."""
 TOKENS, RATIOS, LABELS = "tokens", "ratios", "labels"
 
 
@@ -139,7 +139,7 @@ def eval_reward(metrics: Values) -> float | None:
 
 
 def eval_set(metrics: Values) -> str | None:
-    """The name of the set that was evaluated; None where it has none."""
+    """The name of the set that was evaluated. None where it has none."""
     prefix = _eval_prefix(metrics)
     return None if prefix == EVAL else prefix.removeprefix(f"{EVAL}_")
 
@@ -180,7 +180,7 @@ def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> S
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> float | None:
-    """The mean; None where nothing was counted. TRL writes 0 for a micro-batch that has nothing to count."""
+    """The mean. None where nothing was counted. TRL writes 0 for a micro-batch that has nothing to count."""
     counted = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight]
     total = sum(weight for _, weight in counted)
     return sum(value * weight for value, weight in counted) / total if total else None

@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_S = 1.0
 
 
 def resumed(config: Any) -> Attempt | None:
-    """What the checkpoint says that a training with this configuration resumes from; None for one from the start."""
+    """What the checkpoint says that a training with this configuration resumes from. None for one from the start."""
     folder = resumed_folder(config)
     return None if folder is None else Attempt.read(folder)
 

@@ -19,7 +19,7 @@ LAUNCHER = "run_ppo"
 
 
 def calling_config() -> Any:
-    """verl's configuration; None where nobody has one."""
+    """verl's configuration. None where nobody has one."""
     return next((config for config in _candidates() if _has_loggers(config)), None)
 
 

@@ -22,7 +22,7 @@ def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentit
     """The run's identity, the same from its first use to its end.
 
     Args:
-        config: verl's configuration; None in a worker, which has the identity from the trainer's process.
+        config: verl's configuration. None in a worker, which has the identity from the trainer's process.
         environ: the process's environment.
     """
     with _finding_out:

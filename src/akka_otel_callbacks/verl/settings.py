@@ -69,7 +69,7 @@ def trainer_processes(config: Any, environ: Mapping[str, str] = os.environ) -> i
 
 
 def run_attributes(config: Any) -> dict[Attribute, Any]:
-    """The identity as verl's configuration gives it; None for what it does not say."""
+    """The identity as verl's configuration gives it. None for what it does not say."""
     rl = is_rl(config)
     model = get(config, "actor_rollout_ref.model" if rl else "model")
     return {

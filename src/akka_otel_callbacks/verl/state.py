@@ -81,7 +81,7 @@ class State:
         self.worker: Companion | None = None
         """The telemetry of this worker process."""
         self.engine_memories: WeakKeyDictionary[Any, EngineMemory | None] = WeakKeyDictionary()
-        """Every engine that trained in this process; None for one without an account."""
+        """Every engine that trained in this process. None for one without an account."""
 
         # of a rollout server
         self.gauges: list[Gauge] = []

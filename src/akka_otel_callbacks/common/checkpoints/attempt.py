@@ -34,7 +34,7 @@ class Attempt:
     Attributes:
         failure_reason: None: it succeeded.
         error: the class of what ended it, where that was an exception.
-        moved_bytes: of a transfer, what it really moved; None where that is not known.
+        moved_bytes: of a transfer, what it really moved. None where that is not known.
     """
 
     operation: str

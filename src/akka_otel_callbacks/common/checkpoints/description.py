@@ -69,7 +69,7 @@ class Description:
 
 
 def usable_value(attribute: Attribute, value: Any) -> Any:
-    """The value in its attribute's type; None, with one warning, where the attribute does not allow the value."""
+    """The value in its attribute's type. None, with one warning, where the attribute does not allow the value."""
     found = _integer(value) if attribute.type is int else _text(value)
     if found is None or (attribute.values and found not in attribute.values):
         _warn(attribute, value)

@@ -28,7 +28,7 @@ def saved(
     Args:
         telemetry: the training's.
         seconds: how long the save took.
-        artifact_kind: what it left; None for weights that are neither an adapter's nor a state to resume from.
+        artifact_kind: what it left. None for weights that are neither an adapter's nor a state to resume from.
         error: what it failed with.
     """
     if is_within(STAGE):

@@ -106,7 +106,7 @@ class Reporting:
 
 
 def environment(telemetry: Telemetry | None = None) -> dict[str, str]:
-    """The variables by which another process finds the run and its trace; empty where no telemetry is open."""
+    """The variables by which another process finds the run and its trace. Empty where no telemetry is open."""
     telemetry = telemetry or current.current()
     if telemetry is None:
         return {}

@@ -26,7 +26,7 @@ def remove(reporting: Reporting) -> None:
 
 
 def telemetry_of_run() -> Telemetry | None:
-    """What was opened for checkpoints, else the run's own; None in a process without any."""
+    """What was opened for checkpoints, else the run's own. None in a process without any."""
     for reporting in reversed(tuple(_reporting)):
         if (telemetry := reporting.telemetry) is not None and not telemetry.closed:
             return telemetry

@@ -129,7 +129,7 @@ class Found:
         path: the file.
         address: what a Prometheus scrapes, `host:port`.
         labels: as `labels_of` gives them.
-        alive: whether its process lives; None where that cannot be told from here.
+        alive: whether its process lives. None where that cannot be told from here.
     """
 
     path: Path

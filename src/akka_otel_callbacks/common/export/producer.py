@@ -110,7 +110,7 @@ class Producer:
         return len(self._moments)
 
     def collect(self, most_steps: int | None = None) -> MetricsData | None:
-        """What is to be exported now; None where there is nothing. Of more than `most_steps` steps it has the oldest,
+        """What is to be exported now. None where there is nothing. Of more than `most_steps` steps it has the oldest,
         and not the latest figures, which come after those of all steps."""
         observed = self._run.observed.points()
         if self._run.steps is not None:

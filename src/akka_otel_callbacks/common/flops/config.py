@@ -28,7 +28,7 @@ def estimate_from_config(config: Any, sequence_lengths: Iterable[int]) -> int | 
 
 
 def architecture(config: Any) -> Architecture | None:
-    """What the configuration says of the language model; None, with one log line, where that is not known."""
+    """What the configuration says of the language model. None, with one log line, where that is not known."""
     settings = Settings(config).of_text()
     model_type = str(settings.get("model_type"))
     try:

@@ -35,7 +35,7 @@ def dense_bf16_peak(device_name: str) -> float | None:
         device_name: such as `NVIDIA A100-SXM4-80GB`, from `torch.cuda.get_device_name()` or NVML.
 
     Returns:
-        The peak; None, with one log line for each name, for a device that is not known.
+        The peak. None, with one log line for each name, for a device that is not known.
     """
     if (peak := PEAKS.get(_model(device_name))) is not None:
         return peak.tflops * 1e12
@@ -44,7 +44,7 @@ def dense_bf16_peak(device_name: str) -> float | None:
 
 
 def total_peak(device_names: Iterable[str]) -> float | None:
-    """FLOP/s of several devices together; None for none, and where one of them is not known."""
+    """FLOP/s of several devices together. None for none, and where one of them is not known."""
     peaks = [dense_bf16_peak(name) for name in device_names]
     known = [peak for peak in peaks if peak is not None]
     return sum(known) if known and len(known) == len(peaks) else None

@@ -30,7 +30,7 @@ def mfu(flops: float, seconds: float, peak_flops: float) -> float | None:
         peak_flops: FLOP/s of the devices that ran it, all together, from `dense_bf16_peak`.
 
     Returns:
-        The fraction; None where an argument is not above 0, and, with one log line per process, where the fraction is
+        The fraction. None where an argument is not above 0, and, with one log line per process, where the fraction is
         above 1, which no device can do: the peak, the time or the count is wrong then.
     """
     if not (flops > 0 and seconds > 0 and peak_flops > 0):

@@ -11,7 +11,7 @@ DeviceIds = Sequence[int | str]
 
 
 def torch_device_ids(device_type: str, ordinal: int | None, count: int) -> list[int]:
-    """The CUDA ordinals that a trainer's process holds; empty without CUDA.
+    """The CUDA ordinals that a trainer's process holds. Empty without CUDA.
 
     Args:
         device_type: of the trainer's device, such as `cuda` or `cpu`.
@@ -61,7 +61,7 @@ def visible_devices(environ: Mapping[str, str]) -> list[int] | list[str] | None:
 
 
 def _index(entry: str) -> int | None:
-    """The number that the entry starts with, as C's strtoul reads it; None where it is none or negative. `-0` is 0."""
+    """The number that the entry starts with, as C's strtoul reads it. None where it is none or negative. `-0` is 0."""
     digits = entry[1:] if entry[:1] in ("+", "-") else entry
     length = next((i for i, letter in enumerate(digits) if letter not in "0123456789"), len(digits))
     number = int(digits[:length]) if length else None

@@ -73,7 +73,7 @@ class Devices:
     machine has a single GPU. Else the device is not known until the program uses CUDA.
 
     Args:
-        device_ids: the process's devices; None for every device that CUDA shows to it, empty for none.
+        device_ids: the process's devices. None for every device that CUDA shows to it, empty for none.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Devices:
         return uuids
 
     def _machine(self) -> list[str] | None:
-        """The UUIDs of the machine's GPUs in CUDA's order; None where that order cannot be told."""
+        """The UUIDs of the machine's GPUs in CUDA's order. None where that order cannot be told."""
         handles = self._handles()
         if len(handles) > 1 and self._environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
             return None

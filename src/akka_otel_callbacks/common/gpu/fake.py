@@ -167,4 +167,4 @@ ANSWERS: dict[str, Callable[[FakeGpu], Any]] = {
     "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: gpu.throttle_bits,
     "nvmlDeviceGetSupportedEventTypes": lambda _: XID_EVENT,
 }
-"""What a function that takes one GPU answers for it; None is “not supported”."""
+"""What a function that takes one GPU answers for it. None is “not supported”."""

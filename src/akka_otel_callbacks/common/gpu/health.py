@@ -25,7 +25,7 @@ class GpuHealth:
     """NVML's figures of the devices that this process holds.
 
     Args:
-        device_ids: CUDA ordinals and UUIDs; None for every device that CUDA shows to the process, empty for none.
+        device_ids: CUDA ordinals and UUIDs. None for every device that CUDA shows to the process, empty for none.
         interval_s: seconds between two samples.
         backend: what stands in for pynvml in tests, such as `FakeNvml`.
         environ: where CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and AKKA_OTEL_GPU_DISABLE are looked up.
@@ -50,7 +50,7 @@ class GpuHealth:
     metrics: tuple[Metric, ...] = (*Sampler.metrics, *XidWatcher.metrics)
 
     def start(self) -> None:
-        """Starts two daemon threads; none where the process holds no device, or NVML is off. Calls nothing that could
+        """Starts two daemon threads. None where the process holds no device, or NVML is off. Calls nothing that could
         block."""
         if self._off:
             self.devices.refresh()

@@ -99,7 +99,7 @@ class Nvml:
     another thread's question.
 
     Args:
-        backend: an object with pynvml's functions, for tests; None for pynvml itself.
+        backend: an object with pynvml's functions, for tests. None for pynvml itself.
         off: never starts NVML.
     """
 

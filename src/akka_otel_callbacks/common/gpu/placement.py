@@ -20,7 +20,7 @@ class Placement:
 
     Args:
         devices: the process's devices.
-        rank: its rank in a group of processes, on every series; None for a job of one process, where the series'
+        rank: its rank in a group of processes, on every series. None for a job of one process, where the series'
             rank is the device's position among those that the process holds.
         where: the resource's attributes; pod, node and host are taken from it.
         role: gives what the process does, in the engine's words. Nothing is published while it gives None. Without it

@@ -9,7 +9,7 @@ from akka_otel_callbacks.common.gpu.readings import Rule
 
 class Window(Protocol):
     def add(self, value: float | None) -> None:
-        """Takes a sample in; None is a sample that NVML did not give."""
+        """Takes a sample in. None is a sample that NVML did not give."""
 
     def take(self) -> float | None:
         """The figure of the samples since the last call; of the window before where there was none since. None where

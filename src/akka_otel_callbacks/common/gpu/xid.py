@@ -109,7 +109,7 @@ class XidWatcher:
             self._nvml.ask("nvmlEventSetFree", to=(events,))
 
     def _register(self, gpu: Device, events: Any) -> Unavailable | None:
-        """Asks for the XIDs of a GPU; None where they will come."""
+        """Asks for the XIDs of a GPU. None where they will come."""
         answer = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", to=(gpu.handle,), expected=NO_EVENTS)
         if not isinstance(answer, Unavailable):
             if answer & XID_EVENT:

@@ -25,7 +25,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def own_term(function: Any) -> str | None:
-    """The term that a function notes its calls under by itself; None of any other."""
+    """The term that a function notes its calls under by itself. None of any other."""
     term = getattr(unwrapped(function), TERM, None)
     return term if isinstance(term, str) else None
 

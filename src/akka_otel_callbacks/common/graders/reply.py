@@ -14,7 +14,7 @@ CUT_OR_HIDDEN = ("length", "content_filter")
 
 
 class Usage(NamedTuple):
-    """Tokens, as the server counted them; None where it did not say."""
+    """Tokens, as the server counted them. None where it did not say."""
 
     input_tokens: int | None
     output_tokens: int | None

@@ -29,8 +29,8 @@ class Call:
     Attributes:
         function: it, as it was before it was hooked.
         args, kwargs: what it is called with. A hook that wants others sets new ones before the call.
-        result: what it returned; None before its end. A hook that wants another one sets it after the call.
-        error: what it raised; None where it returned. A hook that has to end the caller's work sets it then.
+        result: what it returned. None before its end. A hook that wants another one sets it after the call.
+        error: what it raised. None where it returned. A hook that has to end the caller's work sets it then.
     """
 
     __slots__ = ("args", "error", "function", "kwargs", "result")
@@ -48,7 +48,7 @@ class Call:
         return self.get(0, "self")
 
     def get(self, at: int, name: str) -> Any:
-        """One argument, at its place or by its name; None where it was not given."""
+        """One argument, at its place or by its name. None where it was not given."""
         return self.args[at] if len(self.args) > at else self.kwargs.get(name)
 
     def outcome(self) -> Any:

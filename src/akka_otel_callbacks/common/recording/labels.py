@@ -24,7 +24,7 @@ class Labels:
         self._attributes: defaultdict[Attribute, dict[Any, Attributes]] = defaultdict(dict)
 
     def of(self, metric: Metric, attribute: Attribute, value: Any) -> Attributes | None:
-        """The attributes of a point with this value, made once for each; None, counted, where the attribute has
+        """The attributes of a point with this value, made once for each. None, counted, where the attribute has
         `MOST_LABELS` values already."""
         known = self._attributes[attribute]
         found = known.get(value)

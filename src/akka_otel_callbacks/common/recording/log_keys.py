@@ -27,7 +27,7 @@ def fill(step: StepT, keys: Iterable[KeyT], value_of: Callable[[KeyT], float | N
     Args:
         step: set in place, and returned.
         keys: of several keys of one field, such as an old and a new name, the one that counts stands first.
-        value_of: a key's value; None where there is none.
+        value_of: a key's value. None where there is none.
     """
     for key in keys:
         if getattr(step, key.field) is None:

@@ -83,7 +83,7 @@ class Recorder:
         self.listeners = [*listeners]
         self.lock = threading.Lock()
         self.reported_ns: int | None = None
-        """When the capture that is being translated was made; None is now."""
+        """When the capture that is being translated was made. None is now."""
         self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
             names.TELEMETRY_NONFINITE: self.nonfinite_points,
             names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow),

@@ -21,7 +21,7 @@ SAME_REWARD = 1e-8
 """TRL's own tolerance for a standard deviation of zero."""
 
 Column = Sequence[float | None]
-"""A number per rollout; None where there is none."""
+"""A number per rollout. None where there is none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,11 +33,11 @@ class ScoredRollouts:
     """
 
     totals: Column
-    """The whole reward of each rollout; None: it was not scored."""
+    """The whole reward of each rollout. None: it was not scored."""
     terms: Mapping[str, Column] = field(default_factory=dict)
-    """Each term's share in it by the term's label (see `distinct`); None: the term gave it none."""
+    """Each term's share in it by the term's label (see `distinct`). None: the term gave it none."""
     groups: Sequence[Hashable] | None = None
-    """The prompt that each rollout belongs to; None where that is not known."""
+    """The prompt that each rollout belongs to. None where that is not known."""
 
 
 def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
@@ -89,7 +89,7 @@ def _shares(column: Column, is_scored: Sequence[bool] | None) -> list[float] | N
     """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them.
 
     Args:
-        is_scored: by rollout; None where all of them are.
+        is_scored: by rollout. None where all of them are.
     """
     given = list(column if is_scored is None else compress(column, is_scored))
     if _are_finite(given):

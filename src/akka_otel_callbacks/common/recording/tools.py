@@ -15,7 +15,7 @@ def set_tools(step: RLStep, calls: Sequence[float], failed: Sequence[float] | No
         step: set in place.
         calls: of each rollout that had tools, or in the mean of each batch of as many rollouts. Without any, both
             figures are absent.
-        failed: how many of them failed; None where that is not known. Without any call, there is no share.
+        failed: how many of them failed. None where that is not known. Without any call, there is no share.
     """
     step.tool_calls, total = mean(calls), sum(calls)
     step.tool_failure_ratio = sum(failed) / total if failed is not None and total else None

@@ -39,7 +39,7 @@ class Attempt:
 
     @classmethod
     def from_state(cls, state: Any) -> Attempt | None:
-        """What was saved; None for anything that `state` does not write."""
+        """What was saved. None for anything that `state` does not write."""
         if not isinstance(state, Mapping):
             return None
         run_id, number = state.get(RUN_ID), state.get(NUMBER)
@@ -54,7 +54,7 @@ class Attempt:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Attempt | None:
-        """What `to_json` wrote; None for anything else."""
+        """What `to_json` wrote. None for anything else."""
         try:
             return cls.from_state(json.loads(text))
         except (ValueError, RecursionError):
@@ -81,13 +81,13 @@ class Attempt:
 
     @classmethod
     def read(cls, folder: Path) -> Attempt | None:
-        """The attempt that `write` left in a folder, which saved the checkpoint or resumed from it last; None where
+        """The attempt that `write` left in a folder, which saved the checkpoint or resumed from it last. None where
         nothing usable is."""
         return cls.from_state(_read(folder))
 
     @classmethod
     def saver(cls, folder: Path) -> Attempt | None:
-        """The attempt that saved a checkpoint, as `write` left it; None where nothing usable is."""
+        """The attempt that saved a checkpoint, as `write` left it. None where nothing usable is."""
         state = _read(folder)
         if not isinstance(state, Mapping):
             return None
@@ -121,7 +121,7 @@ def begin(
         environ: the process's environment.
         arguments: attributes given in code, by full name.
         generated_id: the run's ID where nothing names one.
-        resumed: what the checkpoint says; None for a training from the start.
+        resumed: what the checkpoint says. None for a training from the start.
         before: how many trainings of this run the person's attempt number was used for already.
     """
     run_id = str(said(names.ATTR_RUN_ID, environ, arguments) or (resumed.run_id if resumed else generated_id))

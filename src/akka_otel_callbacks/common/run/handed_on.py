@@ -46,7 +46,7 @@ def names_run(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def forwarded(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The attributes that another process handed on, by name; empty where none did. The place of this process is its
+    """The attributes that another process handed on, by name. Empty where none did. The place of this process is its
     own."""
     handed_on = parsed(environ.get(RUN_VARIABLE, ""))
     own = {name for name in parsed(environ.get(ATTRIBUTES, "")) if name.startswith(PLACE)} if handed_on else set()

@@ -99,11 +99,11 @@ def identify(
 
     Args:
         environ: the process's environment.
-        engine: what the engine's configuration says, by attribute; None and unusable values are left out.
+        engine: what the engine's configuration says, by attribute. None and unusable values are left out.
         arguments: attributes given in code, by full name.
         rank: the process's rank in the job, part of `service.instance.id`.
-        run_id: the generated ID to use where nothing names one; None makes a new one.
-        attempt: the attempt to use where nothing names one; None counts the restarts of torchrun.
+        run_id: the generated ID to use where nothing names one. None makes a new one.
+        attempt: the attempt to use where nothing names one. None counts the restarts of torchrun.
     """
     attributes: dict[str, AttributeValue] = {
         names.ATTR_RUN_ID.name: run_id or generated_run_id(str(engine.get(names.ATTR_RUN_ENGINE, "run"))),
@@ -130,7 +130,7 @@ def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
 
 
 def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
-    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`; None where that is nothing, or
+    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`. None where that is nothing, or
     nothing usable."""
     given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
     return next((value for raw in given if (value := _converted(attribute, raw)) is not None), None)
@@ -193,7 +193,7 @@ def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _typed(name: str, raw: Any) -> AttributeValue | None:
-    """The value in its registered type; None, with a warning, where it does not have that type."""
+    """The value in its registered type. None, with a warning, where it does not have that type."""
     attribute = BY_NAME.get(name)
     if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
         return raw
@@ -204,7 +204,7 @@ def _typed(name: str, raw: Any) -> AttributeValue | None:
 
 
 def _converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
-    """The value in an attribute's type, as text without one; None where it is empty or does not have that type."""
+    """The value in an attribute's type, as text without one. None where it is empty or does not have that type."""
     if raw is None or raw == "":
         return None
     if attribute is None or attribute.type is str:

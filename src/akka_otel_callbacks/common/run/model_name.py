@@ -25,7 +25,7 @@ LONGEST = 128
 
 
 def model_name(raw: Any) -> str | None:
-    """The name of a model by what it was loaded from; None where that says no name.
+    """The name of a model by what it was loaded from. None where that says no name.
 
     Args:
         raw: a name on the hub, a path on any system, or a URL.
@@ -46,7 +46,7 @@ def model_name(raw: Any) -> str | None:
 
 
 def run_name(name: Any) -> str | None:
-    """What a configuration calls the run; None where that is a path or a URL."""
+    """What a configuration calls the run. None where that is a path or a URL."""
     return str(name) if name and not is_place(name) else None
 
 
@@ -56,7 +56,7 @@ def is_place(value: Any) -> bool:
 
 
 def last_part(place: str) -> str | None:
-    """The last part of a path or of a URL's path, without what may be secret; None where nothing is left."""
+    """The last part of a path or of a URL's path, without what may be secret. None where nothing is left."""
     parts = _parts(place)
     return _shown(parts[-1]) if parts else None
 

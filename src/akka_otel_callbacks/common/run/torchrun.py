@@ -36,7 +36,7 @@ def share(attempt: Attempt, key: str = KEY, trace: Mapping[str, str] = MappingPr
 
 
 def shared(key: str = KEY) -> Attempt | None:
-    """What rank 0 told, waited for; None where it tells nothing in time.
+    """What rank 0 told, waited for. None where it tells nothing in time.
 
     Args:
         key: as of `share`.
@@ -54,7 +54,7 @@ def shared(key: str = KEY) -> Attempt | None:
 
 
 def shared_trace(key: str = KEY) -> dict[str, str]:
-    """The job's span that rank 0 told with the attempt; empty where it told none. It is for who has the attempt.
+    """The job's span that rank 0 told with the attempt. Empty where it told none. It is for who has the attempt.
 
     Args:
         key: as of `share`.

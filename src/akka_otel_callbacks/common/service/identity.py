@@ -54,7 +54,7 @@ def identify_service(
     Args:
         environ: the process's environment; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` count.
         arguments: attributes given in code, by full name, which come first.
-        instance: the instance's name; None is the pod's, or outside Kubernetes the host's with the process ID.
+        instance: the instance's name. None is the pod's, or outside Kubernetes the host's with the process ID.
     """
     standard = {names.ATTR_SERVICE_INSTANCE_ID.name: str(uuid.uuid4())}
     if not environ.get("OTEL_SERVICE_NAME"):

@@ -26,7 +26,7 @@ class Pool:
 
     Attributes:
         declared: devices that the deployment declares for it. Work is admitted against this figure.
-        observed: devices that its cluster held at the latest reading; None until the cluster has been read.
+        observed: devices that its cluster held at the latest reading. None until the cluster has been read.
         accelerator: the device profile that it states its capacity for, such as `nvidia-l4`, or `any`.
         serving: whether it is the pool that serving endpoints draw from.
 
@@ -58,7 +58,7 @@ class Claim:
     Attributes:
         devices: how many it holds or waits for.
         state: `ClaimState.GRANTED` or `ClaimState.QUEUED`.
-        project: whose it is; None for a claim of no training project.
+        project: whose it is. None for a claim of no training project.
         accelerator: as of the pool.
         serving: as of the pool.
 

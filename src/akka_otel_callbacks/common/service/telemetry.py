@@ -91,7 +91,7 @@ class ServiceTelemetry:
         Args:
             project: the training project that it belongs to.
             phase: its first phase, one of `RunPhase`.
-            at_s: when that is, in Unix seconds; None is now.
+            at_s: when that is, in Unix seconds. None is now.
 
         Returns:
             where the run stands. Keep it, in the service's own state where that outlives the process.
@@ -114,8 +114,8 @@ class ServiceTelemetry:
         Args:
             run: where the run stands. A service that keeps it elsewhere makes a `RunProgress` of what it kept.
             phase: the next phase, one of `RunPhase`.
-            at_s: when the run enters it, in Unix seconds; None is now.
-            failed_in: with `RunPhase.FAILED`, the phase that the failure belongs to; None is the one that the run is
+            at_s: when the run enters it, in Unix seconds. None is now.
+            failed_in: with `RunPhase.FAILED`, the phase that the failure belongs to. None is the one that the run is
                 in, or was in before it cleaned up.
 
         Returns:
@@ -205,7 +205,7 @@ class ServiceTelemetry:
         Args:
             operation: as of `operation`, as are the next three.
             accepted_s: when it was accepted, in Unix seconds, from the service's own state.
-            at_s: when it ended, in Unix seconds; None is now.
+            at_s: when it ended, in Unix seconds. None is now.
 
         Raises:
             ValueError: as of `operation`; or a time is none.
@@ -244,7 +244,7 @@ def _of_phase(project: str, phase: str) -> dict[str, AttributeValue]:
 
 
 def _failed_in(run: RunProgress, phase: str, failed_in: str | None) -> str | None:
-    """The phase that a failure belongs to; None where the run does not fail."""
+    """The phase that a failure belongs to. None where the run does not fail."""
     if phase == RunPhase.FAILED:
         return run.worked_in if failed_in is None else known(names.ATTR_RUN_PHASE, failed_in)
     if failed_in is not None:

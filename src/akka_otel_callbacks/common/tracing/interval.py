@@ -9,7 +9,7 @@ class Interval(NamedTuple):
     """What was between two moments, in `time.perf_counter`'s seconds.
 
     Attributes:
-        error: the exception that ended it, by its class; None where none did.
+        error: the exception that ended it, by its class. None where none did.
     """
 
     name: str

@@ -45,7 +45,7 @@ def span_of(environ: Mapping[str, str]) -> SpanContext:
 
 
 def variables(context: Context) -> dict[str, str]:
-    """A context as these variables; empty where nothing is traced."""
+    """A context as these variables. Empty where nothing is traced."""
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier, context)
     return {name.upper(): value for name, value in carrier.items()}

@@ -38,9 +38,9 @@ class StepSpans:
     """A capture of one step's time.
 
     Attributes:
-        step: the whole of it; None where that is not known.
+        step: the whole of it. None where that is not known.
         phases: of it, and of what lies between it and the step before, which stands under the job.
-        number: the engine's own; None for a step that did not end.
+        number: the engine's own. None for a step that did not end.
     """
 
     trace: Trace

@@ -53,7 +53,7 @@ class Trace:
         return self._begun
 
     def variables(self) -> dict[str, str]:
-        """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's; empty where nothing
+        """`TRACEPARENT` and `TRACESTATE` for a process whose spans are to stand under the job's. Empty where nothing
         is traced."""
         return variables(self._context)
 

@@ -54,7 +54,7 @@ class StepField(NamedTuple):
     attribute: str
     metric: Metric
     by: Any
-    """The attribute of its points; None without one; for a counter two of them."""
+    """The attribute of its points. None without one; for a counter two of them."""
 
 
 @dataclass(slots=True, kw_only=True)

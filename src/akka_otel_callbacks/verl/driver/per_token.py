@@ -36,7 +36,7 @@ class Aggregated:
 
     def __init__(self) -> None:
         self.means: list[Any] = []
-        """The mean per token of each aggregated tensor; None where it could not be had."""
+        """The mean per token of each aggregated tensor. None where it could not be had."""
         self.divergence: Any = None
         """What the run takes for the divergence of each token."""
         self.kl: Any = None

@@ -26,7 +26,7 @@ class Key(LogKey):
     """A key of verl's log: which versions log it, and in what scale.
 
     Attributes:
-        since, until: the first and the last version that logs it; None: still does.
+        since, until: the first and the last version that logs it. None: still does.
         scale: what the value is multiplied with.
     """
 

@@ -47,7 +47,7 @@ def install_functions(reward: ModuleType) -> None:
 
 
 def take_out(info: Any) -> str | None:
-    """The calls that came with a score's extra information; None of one that came without."""
+    """The calls that came with a score's extra information. None of one that came without."""
     return info.calls if isinstance(info, Told) else None
 
 

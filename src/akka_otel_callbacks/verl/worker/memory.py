@@ -49,7 +49,7 @@ def install_marks(engine_workers: ModuleType) -> None:
 
 
 def answer(actor: Any = None) -> StepMemory | None:
-    """What the mini-batches since the last answer held; None in a process that has no account. Where there was no
+    """What the mini-batches since the last answer held. None in a process that has no account. Where there was no
     mini-batch since, it is the marks alone. The driver has Ray call it in the worker."""
     from akka_otel_callbacks.common.memory.account import most_reserved
 
@@ -93,7 +93,7 @@ class EngineMemory:
             self._latest = replace(ended, peak=_higher(earlier, ended.peak))
 
     def take(self) -> StepMemory | None:
-        """What is known since it was last taken; None before the first mini-batch."""
+        """What is known since it was last taken. None before the first mini-batch."""
         taken = self._latest
         if taken is not None:
             self._latest = replace(taken, peak=None)

@@ -79,7 +79,7 @@ def companion(worker: Any, config: Any) -> Companion:
 
 
 def role_of(worker: Any, environ: Mapping[str, str]) -> str | None:
-    """The roles that a worker process holds, in verl's words; None while its workers are being made.
+    """The roles that a worker process holds, in verl's words. None while its workers are being made.
 
     They are known only after the outer worker's constructor: `WorkerDict` and `FusedWorker` fill a dict of roles.
     """
@@ -107,7 +107,7 @@ def _notice(init: Call) -> None:
 
 
 def _identity(config: Any, environ: Mapping[str, str]) -> RunIdentity | None:
-    """The run's identity with an instance of its own; None where the run's ID cannot be told."""
+    """The run's identity with an instance of its own. None where the run's ID cannot be told."""
     from akka_otel_callbacks.common.run.identity import RunIdentity
     from akka_otel_callbacks.common.vocabulary import names
 
