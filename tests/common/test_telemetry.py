@@ -153,6 +153,7 @@ def test_nothing_is_counted_before_the_first_step(sink: OtlpSink, start: Start) 
     assert telemetry.flush(5)
     assert {point.name for point in sink.last_export()} == {
         names.TELEMETRY_NONFINITE.name,
+        names.JOB_STEPS_PAUSED.name,
         names.TELEMETRY_DROPPED.name,
     }
     telemetry.close()

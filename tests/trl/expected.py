@@ -228,8 +228,12 @@ def check_rl_steps(
 
 
 def progress(run: Run, number: Metric, step: int) -> Figures:
-    """Where a training that goes to its end is."""
-    return {number.name: {None: float(step)}, names.JOB_STEPS_PLANNED.name: {None: float(run.steps[-1])}}
+    """Where a training that goes to its end is, after what it did between two steps."""
+    return {
+        number.name: {None: float(step)},
+        names.JOB_STEPS_PLANNED.name: {None: float(run.steps[-1])},
+        names.JOB_STEPS_PAUSED.name: {"evaluating": 0.0, "checkpointing": 0.0},
+    }
 
 
 def check_rl_times(run: Run, step: int) -> None:

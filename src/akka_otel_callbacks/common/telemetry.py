@@ -22,6 +22,7 @@ from akka_otel_callbacks.common.hooks import Hooks
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.logs.hearing import hear
 from akka_otel_callbacks.common.logs.record import about
+from akka_otel_callbacks.common.recording.pauses import Pauses
 from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
@@ -60,6 +61,8 @@ class Telemetry:
         self.recording = False
         """Whether anything exports metrics or the spans of steps. Where it is False, captures are not worth taking."""
         self._steps = None if step_type is None else Steps(step_type)
+        self.pauses = Pauses()
+        """What a training does while it makes no step."""
         self._metrics: Outlet = Nowhere()
         self.trace: Trace
         self._flush_traces: Callable[[], object] = lambda: None
@@ -114,6 +117,8 @@ class Telemetry:
         telemetry._open_traces(selection, tracer_provider, environ, within, job or {}, start_ns)
         telemetry._open_metrics(selection, meter_provider, user_metrics)
         telemetry._open_logs(selection)
+        if telemetry.reports_steps:
+            telemetry.publish(telemetry.pauses)
         telemetry._start_threads()
         atexit.register(telemetry.close)
         # A forked child must not export its parent's figures a second time, not even through a provider that is handed

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.recording.pauses import EVALUATION
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
 from akka_otel_callbacks.common.vocabulary.source import Constant
-from akka_otel_callbacks.trl.attach import Listener
+from akka_otel_callbacks.trl.attach import Arguments, Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, TranslatedStep
 from akka_otel_callbacks.trl.vocabulary import (
@@ -72,13 +73,20 @@ def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attribut
         telemetry.publish(Constant(names.TELEMETRY_NONFINITE, 1, counted))
 
 
-def watch_failed_evaluations(listener: Listener, trainer: Trainer | None, telemetry: Telemetry) -> None:
-    """Of one that raises no event tells."""
+def watch_evaluations(listener: Listener, trainer: Trainer | None, telemetry: Telemetry) -> None:
+    """Of one that begins, and of one that raises, no event tells."""
+
+    def begin() -> None:
+        telemetry.pauses.begin(EVALUATION)
+
+    def ended(result: Any, arguments: Arguments, seconds: float) -> None:
+        telemetry.pauses.end(EVALUATION)
 
     def failed(error: BaseException, seconds: float) -> None:
+        telemetry.pauses.end(EVALUATION)
         _span(telemetry, seconds, error)
 
-    listener.after(trainer, "evaluation_loop", lambda *args: None, failed=failed)
+    listener.after(trainer, "evaluation_loop", ended, before=begin, failed=failed)
 
 
 def _span(telemetry: Telemetry, seconds: float | None, error: BaseException | None = None) -> None:

@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.checkpoints.engine_save import saved
+from akka_otel_callbacks.common.recording.pauses import CHECKPOINT
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
 from akka_otel_callbacks.common.vocabulary.step import Step
@@ -33,14 +34,19 @@ def watch_saves(
     def kind() -> str | None:
         return artifact_kind(args, getattr(watched(), "model", None))
 
+    def begin() -> None:
+        telemetry.pauses.begin(CHECKPOINT)
+
     def ended(result: Any, arguments: Arguments, seconds: float) -> None:
+        telemetry.pauses.end(CHECKPOINT)
         telemetry.capture(TranslatedStep(step_type(timing_s={SAVE: seconds})))
         saved(telemetry, seconds, artifact_kind=kind())
 
     def failed(error: BaseException, seconds: float) -> None:
+        telemetry.pauses.end(CHECKPOINT)
         saved(telemetry, seconds, artifact_kind=kind(), error=error)
 
-    return listener.after(trainer, METHOD, ended, failed=failed)
+    return listener.after(trainer, METHOD, ended, before=begin, failed=failed)
 
 
 def artifact_kind(args: TrainingArguments, model: Any) -> str | None:

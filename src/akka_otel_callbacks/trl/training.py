@@ -23,7 +23,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
 from akka_otel_callbacks.trl.attach import Listener, Running, argument, running
-from akka_otel_callbacks.trl.evaluation import report, watch_failed_evaluations
+from akka_otel_callbacks.trl.evaluation import report, watch_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import Loop, Restart
 from akka_otel_callbacks.trl.rl import RLLoop
@@ -181,7 +181,7 @@ class Training:
     def _watch(self, args: TrainingArguments, telemetry: Telemetry) -> None:
         trainer, self._step, self._steps = self.trainer(), self.state.global_step, 0
         self._listener = Listener(self._hears) if self._spans is None else self._spans.listener(self._hears)
-        watch_failed_evaluations(self._listener, trainer, telemetry)
+        watch_evaluations(self._listener, trainer, telemetry)
         saves = watch_saves(self._listener, trainer, args, telemetry, LOOPS[self._kind].step_type)
         if not telemetry.recording:
             return

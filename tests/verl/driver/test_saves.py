@@ -15,6 +15,7 @@ pytest.importorskip("verl", reason="verl is not installed in this environment")
 from verl.utils.checkpoint import checkpoint_handler
 
 from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl.attempts import TRACKER
 from akka_otel_callbacks.verl.driver.saves import artifact_kind
@@ -36,10 +37,12 @@ class Trainer:
     def __init__(self, config: Any = RL, error: BaseException | None = None) -> None:
         self.config, self.error, self.global_steps = config, error, 0
         self.took: list[float] = []
+        self.paused: list[dict[str, int]] = []
         self.tracking = make(config)
 
     def _save_checkpoint(self) -> None:
         begin = time.perf_counter()
+        self.paused.append(pauses())
         time.sleep(0.01)
         if self.error is not None:
             raise self.error
@@ -60,6 +63,13 @@ class Recipe(Trainer):
         super()._save_checkpoint()
 
 
+def pauses() -> dict[str, int]:
+    """What the run's telemetry says that it does in place of steps; nothing where no run is open."""
+    run = current.current()
+    points = run.pauses.points() if run is not None else ()
+    return {attributes[names.ATTR_JOB_PAUSE_CAUSE.name]: value for value, attributes in points}
+
+
 def stages(sink: OtlpSink) -> dict[tuple[Any, Any], Any]:
     """Histograms by kind and outcome, in the last export."""
     found = [point for point in sink.last_export() if point.name == DURATION.name]
@@ -75,6 +85,8 @@ def test_each_save_is_a_stage(kind: type[Trainer], sink: OtlpSink) -> None:
     trainer = kind()
     trainer.save()
     trainer.save()
+    assert trainer.paused == [{"evaluating": 0, "checkpointing": 1}] * 2
+    assert pauses() == {"evaluating": 0, "checkpointing": 0}
     trainer.end()
     (key, histogram), *others = stages(sink).items()
     assert (key, others) == (("full_state", "success"), [])
@@ -102,6 +114,7 @@ def test_a_save_that_fails_is_a_failure_and_passes_on(sink: OtlpSink) -> None:
     with pytest.raises(OSError) as raised:
         trainer.save()
     assert raised.value is error
+    assert pauses() == {"evaluating": 0, "checkpointing": 0}
     trainer.error = None
     trainer.save()
     trainer.end()

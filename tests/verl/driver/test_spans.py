@@ -14,6 +14,7 @@ from verl.trainer.ppo import ray_trainer
 from verl.utils.profiler import marked_timer, performance, simple_timer
 
 from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl.driver import timers, validation
 from akka_otel_callbacks.verl.state import STATE
@@ -128,6 +129,12 @@ def test_a_supervised_step_has_verl_s_update(receiver: OtlpSink) -> None:
     assert seconds(span) == pytest.approx(0.5, abs=1e-6)
 
 
+def pauses() -> dict[str, int]:
+    """What the run's telemetry says that it does in place of steps."""
+    points = current.current().pauses.points()
+    return {attributes[names.ATTR_JOB_PAUSE_CAUSE.name]: value for value, attributes in points}
+
+
 class Fails(Exception): ...
 
 
@@ -135,8 +142,11 @@ class Fails(Exception): ...
 def test_a_validation_has_its_span(
     error: Exception | None, receiver: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    seen: list[dict[str, int]] = []
+
     def validate(self: Any) -> dict[str, float]:
         time.sleep(0.002)
+        seen.append(pauses())
         if error is not None:
             raise error
         return {"val-core/x": 1.0}
@@ -150,6 +160,7 @@ def test_a_validation_has_its_span(
     else:
         with pytest.raises(Fails):
             trainer._validate()
+    assert [*seen, pauses()] == [{"evaluating": 1, "checkpointing": 0}, {"evaluating": 0, "checkpointing": 0}]
     made.finish()
     (span,) = named(receiver.spans(), names.SPAN_EVAL.name)
     check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
@@ -171,6 +182,7 @@ class Supervised:
     def __init__(self, error: Exception | None = None) -> None:
         self.train_dataloader, self.val_dataloader = Loader(), Loader()
         self._error = error
+        self.seen: list[tuple[str, dict[str, int]]] = []
 
     def _get_batch_seqlens(self, data: Any) -> None: ...
 
@@ -178,7 +190,9 @@ class Supervised:
         made = make(SFT)
         for number, _ in enumerate(self.train_dataloader, 1):
             made.log(data={"train/loss": 1.0}, step=number)
+            self.seen.append(("step", pauses()))
             for _ in self.val_dataloader:
+                self.seen.append(("validation", pauses()))
                 if self._error is not None:
                     try:
                         raise self._error
@@ -190,7 +204,10 @@ class Supervised:
 
 
 def test_a_supervised_validation_has_its_span_and_its_time(receiver: OtlpSink) -> None:
-    Supervised().fit()
+    trainer = Supervised()
+    trainer.fit()
+    paused = {"step": {"evaluating": 0, "checkpointing": 0}, "validation": {"evaluating": 1, "checkpointing": 0}}
+    assert trainer.seen == [(when, paused[when]) for when in ("step", "validation", "validation") * 2]
     spans = receiver.spans()
     job = check_trace(spans, TRACE_ID, PARENT_ID)
     found = named(spans, names.SPAN_EVAL.name)

@@ -55,6 +55,11 @@ class GpuClockDomain:
     MEMORY: Final = "memory"
 
 
+class JobPauseCause:
+    EVALUATING: Final = "evaluating"
+    CHECKPOINTING: Final = "checkpointing"
+
+
 class JobRole:
     ACTOR: Final = "actor"
     ROLLOUT: Final = "rollout"
@@ -388,6 +393,15 @@ ATTR_GPU_XID: Final = Attribute(
     "akka.optimize.training.gpu.xid",
     int,
     "The driver's code of a GPU fault, on the log record of that fault.",
+)
+ATTR_JOB_PAUSE_CAUSE: Final = Attribute(
+    "akka.optimize.training.job.pause.cause",
+    str,
+    "What a job does while it makes no step.",
+    values=(
+        "evaluating",
+        "checkpointing",
+    ),
 )
 ATTR_JOB_RANK: Final = Attribute(
     "akka.optimize.training.job.rank",
@@ -1136,6 +1150,13 @@ JOB_STEPS_PLANNED: Final = Metric(
     Kind.GAUGE,
     "{step}",
     "The number of the training's last step, as the engine numbers steps.",
+)
+JOB_STEPS_PAUSED: Final = Metric(
+    "akka.optimize.training.job.steps.paused",
+    Kind.GAUGE,
+    "{flag}",
+    "1 while the job evaluates or writes a checkpoint in place of making steps, else 0.",
+    attributes=(ATTR_JOB_PAUSE_CAUSE,),
 )
 STEP_MEMORY: Final = Metric(
     "akka.optimize.training.step.memory",
@@ -1960,6 +1981,7 @@ JOB_METRICS: Final = (
     JOB_EPOCH,
     JOB_PLACEMENT,
     JOB_STEPS_PLANNED,
+    JOB_STEPS_PAUSED,
     STEP_MEMORY,
     RL_EVAL_REWARD,
     RL_GRADER_DURATION,

@@ -15,6 +15,7 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.patching.calls import Call, around
+from akka_otel_callbacks.common.recording.pauses import CHECKPOINT
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
@@ -71,6 +72,7 @@ class Saves:
         if self._saving:  # a class of the user's calls verl's
             return None
         self._saving = True
+        self._telemetry.pauses.begin(CHECKPOINT)
         return Save(number(getattr(trainer, "global_steps", None)), time.perf_counter())
 
     @guarded
@@ -78,6 +80,7 @@ class Saves:
         if save is None:
             return
         self._saving = False
+        self._telemetry.pauses.end(CHECKPOINT)
         if self._is_later and error is None:
             if not self._is_unseen:
                 self._waiting.append(save)

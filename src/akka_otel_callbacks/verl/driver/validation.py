@@ -1,4 +1,4 @@
-"""The spans of validations."""
+"""Validations: a span of each, and that the trainer makes no step meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.patching.calls import Call, around, before
+from akka_otel_callbacks.common.recording.pauses import EVALUATION
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -34,10 +35,12 @@ def install(module: ModuleType) -> None:
 
 
 def _time(validate: Call) -> Iterator[None]:
-    start_ns = now_ns()
+    start_ns, telemetry = now_ns(), _of_training()
+    if telemetry is not None:
+        telemetry.pauses.begin(EVALUATION)
     yield
-    telemetry = current.current()
-    if telemetry is not None and telemetry.reports_steps:
+    if telemetry is not None:
+        telemetry.pauses.end(EVALUATION)
         telemetry.span(names.SPAN_EVAL, start_ns, now_ns(), error=validate.error)
 
 
@@ -64,6 +67,7 @@ class Validations:
             return True
         if begun_ns is not None and LOSS in data:
             STATE.validation_begun_ns = None
+            self._telemetry.pauses.end(EVALUATION)
             self._telemetry.span(names.SPAN_EVAL, begun_ns, end_ns)
             self._telemetry.capture(Timing((end_ns - begun_ns) / 1e9))
             return True
@@ -86,5 +90,13 @@ class Timing(NamedTuple):
 
 
 def _begin(iteration: Call) -> None:
-    if STATE.validated is not None and STATE.validated() is iteration.owner:
-        STATE.validation_begun_ns = now_ns()
+    if STATE.validated is None or STATE.validated() is not iteration.owner:
+        return
+    if STATE.validation_begun_ns is None and (telemetry := _of_training()) is not None:
+        telemetry.pauses.begin(EVALUATION)
+    STATE.validation_begun_ns = now_ns()
+
+
+def _of_training() -> Telemetry | None:
+    telemetry = current.current()
+    return telemetry if telemetry is not None and telemetry.reports_steps else None
