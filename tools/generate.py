@@ -14,6 +14,8 @@ from pathlib import Path
 import jinja2
 
 from tools import names, reference
+from tools.deploy import deployment
+from tools.deploy.form import FormError
 from tools.model import PREFIX
 from tools.registry import Registry, RegistryError, load
 
@@ -68,6 +70,7 @@ OUTPUTS: dict[str, Callable[[Registry], str]] = {
     REFERENCE: write_reference,
     PROMOTED: partial(write_plain, "otlp.yml.j2"),
     COLLECTOR: partial(write_plain, "collector.yaml.j2"),
+    **deployment.OUTPUTS,
 }
 
 
@@ -84,12 +87,13 @@ def main(arguments: list[str] | None = None) -> int:
     check = parser.parse_args(arguments).check
     try:
         registry = load(ROOT / "registry")
-    except RegistryError as error:
+        texts = {path: write(registry) for path, write in OUTPUTS.items()}
+    except (RegistryError, FormError) as error:
         print(error, file=sys.stderr)
         return 1
     stale = 0
-    for path, write in OUTPUTS.items():
-        target, expected = ROOT / path, write(registry)
+    for path, expected in texts.items():
+        target = ROOT / path
         current = target.read_text(encoding="utf-8") if target.exists() else ""
         if current == expected:
             continue

@@ -1,0 +1,1 @@
+"""What `deploy/` holds: dashboards and alert rules, written once in the registry's names and for each dialect anew."""
