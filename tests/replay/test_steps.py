@@ -98,6 +98,8 @@ def test_recorded_calls_give_what_the_log_alone_can(run: str) -> None:
         assert step.reward == row["critic/score/mean"]
         assert step.policy_loss == row["actor/pg_loss"]
         assert step.tokens == row["perf/total_num_tokens"]
+        answered = row.get("num_turns/max", 2) > 2  # by a tool, whose tokens verl counts as the model's own
+        assert step.completion_length == (None if answered else row["response_length/mean"])
         assert step.timing_s["step"] == step.duration_s == row["timing_s/step"]
         assert step.completion_clipped_ratio is step.rollouts is step.rollout_reward is None
     assert steps[0].learning_rate is None or run == "v1_separate_async_2", "a step logs the rate of the next one"

@@ -14,7 +14,7 @@ from akka_otel_callbacks.replay.scalars import NUMBER, scalar, step_number
 from akka_otel_callbacks.replay.verl_settings import Settings
 
 WORD = "step:"
-BEGIN = re.compile(rf"(?:^|(?<=\s)){WORD}(?P<number>\d+)(?=\s+-(?:\s|$))")
+BEGIN = re.compile(rf"(?<![\w/.:-]){WORD}(?P<number>\d+)(?=\s+-(?:\s|$))")
 GROUPS = "actor critic timing timing_s response_length prompt_length perf training train val val-core val-aux".split()
 """What verl's keys begin with, as far as a row has at least one of them."""
 KNOWN = re.compile(rf"(?:{'|'.join(GROUPS)}|global_seqlen|fully_async)/")
@@ -30,7 +30,7 @@ ROUNDED = re.compile(r"-?\d+\.\d{3}|-?nan|-?inf")
 RATE = re.compile(r"(?:^|/)lr(?:\(|$)")
 LEAST_RATE = 0.005
 """Up to 0.4 verl printed three decimals, of which most learning rates have none and 0.001 has one digit."""
-TRACES = ("actor_rollout_ref", "TaskRunner pid=", "main_task pid=", "RayPPOTrainer", "verl.trainer", "FSDPSFTTrainer")
+TRACES = ("actor_rollout_ref", "TaskRunner", "main_task pid=", "RayPPOTrainer", "verl.trainer", "FSDPSFTTrainer")
 """Words by which the log of a run that made no step is still verl's."""
 
 

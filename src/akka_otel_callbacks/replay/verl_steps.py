@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.replay.log import Row
 from akka_otel_callbacks.verl.driver.translation import LogCall, RLTranslation, SFTTranslation, Translation
@@ -14,6 +15,8 @@ from akka_otel_callbacks.verl.settings import is_rl
 EARLY_STEP_KEY = "critic/score/mean"
 """Of every step of a reinforcement trainer. Up to 0.3 its rows have no number of their own."""
 EARLY_KL, EARLY_KL_WEIGHT = "critic/kl", "critic/kl_coeff"
+TURNS, ONE_ANSWER, LENGTHS = "num_turns/max", 2, "response_length/"
+"""verl counts what answers the model, such as a tool's response, into the length of what the model generated."""
 RELEASES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("actor/perf/", (0, 8)),
     ("response/aborted_ratio", (0, 6)),
@@ -47,7 +50,7 @@ def steps(rows: Iterable[Row], step_type: type[Step]) -> Iterator[tuple[Row, Ste
     config = next((row.config for row in rows if row.config is not None), None)
     translation = _translation(rows, config, step_type)
     for row in rows:
-        values = _with_step_key(row) if step_type is RLStep else row.values
+        values = _usable(row) if step_type is RLStep else row.values
         step = translation.step_of(LogCall(translation, values, row.number))
         if step is not None:
             yield row, step
@@ -59,8 +62,13 @@ def _translation(rows: list[Row], config: Mapping[str, Any] | None, step_type: t
     return RLTranslation(config, release({key for row in rows for key in row.values}))
 
 
-def _with_step_key(row: Row) -> dict[str, Any]:
+def _usable(row: Row) -> dict[str, Any]:
+    """The row of a reinforcement trainer with the number of its step, and without what its other values belie."""
     values = row.values if RL_STEP_KEY in row.values or not completes(row) else {**row.values, RL_STEP_KEY: row.number}
-    if not row.values.get(EARLY_KL_WEIGHT):  # without a reference model it logged a divergence of 0
-        values = {key: value for key, value in values.items() if key != EARLY_KL}
-    return values
+    has_divergence = bool(row.values.get(EARLY_KL_WEIGHT))  # without a reference model it logged a 0
+    has_lengths = (number(row.values.get(TURNS)) or 0) <= ONE_ANSWER
+    return {
+        key: value
+        for key, value in values.items()
+        if (has_divergence or key != EARLY_KL) and (has_lengths or not key.startswith(LENGTHS))
+    }

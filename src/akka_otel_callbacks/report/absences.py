@@ -14,6 +14,7 @@ NO_GPU = "no NVIDIA GPU could be read where the run's processes ran"
 NO_ACCELERATOR = "the run had no accelerator"
 NOT_SCORED = "no rollout had a reward that is a number"
 NOT_SAID = "the engine did not report it in any step"
+NOT_LOGGED = "the log that the run was read from does not have it"
 
 REASONS: Mapping[Metric, str] = {
     names.RL_STEP_REWARD: NOT_SCORED,
@@ -72,5 +73,10 @@ def absences(run: History, metrics: Sequence[Metric]) -> Iterator[Absence]:
     """Of the metrics those that the run does not have, with the reason as far as one can tell from its figures."""
     for metric in dict.fromkeys(metrics):
         if not run.courses(metric) and not run.totals(metric):
-            reason = REASONS.get(metric, NOT_SAID)
-            yield Absence(metric, reason if run.steps or metric in OF_HARDWARE else NO_STEP)
+            yield Absence(metric, _reason(metric, run))
+
+
+def _reason(metric: Metric, run: History) -> str:
+    if names.ATTR_REPLAY_FORMAT.name in run.newest.resource:  # the run itself may have had it
+        return NOT_LOGGED
+    return REASONS.get(metric, NOT_SAID) if run.steps or metric in OF_HARDWARE else NO_STEP

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.report import facts
-from akka_otel_callbacks.report.absences import absences
+from akka_otel_callbacks.report.absences import NOT_SAID, absences
 from akka_otel_callbacks.report.charts import Json, chart_of, drawn_of, x_of
 from akka_otel_callbacks.report.drawn import Drawn
 from akka_otel_callbacks.report.history import History
@@ -90,8 +90,9 @@ def _panel(panel: Panel, runs: Sequence[History], drawn: Sequence[Sequence[Seque
 
 
 def _why(panel: Panel, runs: Sequence[History]) -> list[str]:
-    """Why a panel is empty, where it is: the reasons of its figures, each once."""
-    return list(dict.fromkeys(reason for run in runs for _, reason in absences(run, panel.metrics)))
+    """Why a panel is empty, where it is: the reasons of its figures, each once. One whose figures are all there may
+    have none of what it draws of them, such as the time of an evaluation alone."""
+    return list(dict.fromkeys(reason for run in runs for _, reason in absences(run, panel.metrics))) or [NOT_SAID]
 
 
 def _who(runs: Sequence[History]) -> list[Json]:
