@@ -123,7 +123,7 @@ def test_a_line_that_is_no_export_is_named(line: bytes, tmp_path: Path) -> None:
     result = _checked(_show(file))
     assert (result.exit_code, result.stderr.splitlines()) == (
         1,
-        [f"{file}: none of its 1 line is an OTLP/JSON export."],
+        [f"{file}: its only line is no OTLP/JSON export."],
     )
 
 

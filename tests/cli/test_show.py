@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from akka_otel_callbacks.cli import app
+from akka_otel_callbacks.common.vocabulary import names
 from tests.support.recordings import session
 
 
@@ -75,6 +76,23 @@ def test_a_directory_with_the_figures_of_another_process_alone(tmp_path: Path) -
     result = _show(tmp_path)
     assert result.exit_code == 0
     assert "the.figure" in result.stdout
+
+
+def test_the_workers_of_a_run_are_named_and_shown_on_demand(tmp_path: Path) -> None:
+    for worker in ("", *(f"-worker.{rank}" for rank in range(6))):
+        with session(
+            tmp_path / f"metrics{worker}.jsonl", **{names.ATTR_SERVICE_INSTANCE_ID.name: f"id{worker}"}
+        ) as one:
+            if not worker:
+                one.meter.create_counter(names.RL_STEP_COUNT.name).add(1)
+            one.meter.create_gauge(f"of{worker}").set(1)
+            one.export()
+    shown = _show(tmp_path).stdout
+    assert "6 more processes (--all shows them): id-worker.0, id-worker.1, id-worker.2, id-worker.3, …" in shown
+    assert "of-worker" not in shown
+    everything = _show(tmp_path, "--all").stdout
+    assert "process id-worker.5\n" in everything
+    assert all(f"of-worker.{rank}" in everything for rank in range(6))
 
 
 def test_a_directory_without_a_run(tmp_path: Path) -> None:

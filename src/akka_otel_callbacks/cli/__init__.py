@@ -68,7 +68,9 @@ def show_command(
             show_default="AKKA_OTEL_DIR or akka-otel",
         ),
     ] = None,
-    every_run: Annotated[bool, typer.Option("--all", help="Every run in the files, not the newest only.")] = False,
+    every_run: Annotated[
+        bool, typer.Option("--all", help="Every run in the files, not the newest only, and every process.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A row for each value.")] = False,
 ) -> None:

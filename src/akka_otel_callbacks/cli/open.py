@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,9 @@ from akka_otel_callbacks.reading import Reader, Run, Source, files, runs
 LONG_BYTES = 2**24
 """Bytes. A longer file takes a moment to read, so a bar shows how far it is."""
 
+MOVE_BYTES = 2**18
+"""Bytes that move the bar."""
+
 
 @dataclass(slots=True)
 class Opened:
@@ -23,7 +25,7 @@ class Opened:
 
     Attributes:
         place: the file or the folder that was read, which is another than the user named where that holds several.
-        reader: reads on.
+        reader: what read them, with each file's account.
     """
 
     place: Path
@@ -32,11 +34,8 @@ class Opened:
     notes: list[str] = field(default_factory=list)
 
 
-def open_runs(path: Path, *, growing: bool = False) -> Opened:
+def open_runs(path: Path) -> Opened:
     """Reads a file, a run's folder, or the newest run of a folder of runs.
-
-    Args:
-        growing: whether it may still be written, and may hold nothing yet.
 
     Raises:
         Exit: it cannot be read, or holds no telemetry.
@@ -53,23 +52,32 @@ def open_runs(path: Path, *, growing: bool = False) -> Opened:
     if not found:
         raise stop(f"{path} holds no telemetry: no metrics.jsonl, traces.jsonl or logs.jsonl.", code=2)
     opened.reader.add(found)
-    opened.runs = read(opened.reader, growing=growing)
-    opened.notes += _notes(opened.reader.sources.values(), path)
+    opened.runs = read(opened.reader)
+    opened.notes += _notes(opened.reader.sources.values())
     return opened
 
 
-def read(reader: Reader, *, growing: bool = False) -> list[Run]:
-    """Reads what is new, with a bar on a terminal where that takes a moment."""
+def read(reader: Reader) -> list[Run]:
+    """Reads the files, with a bar on a terminal where that takes a moment."""
     total = sum(_size(path) for path in reader.sources)
     console = stderr()
     columns = TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     hidden = total < LONG_BYTES or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("reading", total=total)
-        return reader.read(lambda more: bar.advance(task, more), growing=growing)
+        unshown = 0
+
+        def advance(more: int) -> None:
+            nonlocal unshown
+            unshown += more
+            if unshown >= MOVE_BYTES:  # a file may have a million short lines
+                bar.advance(task, unshown)
+                unshown = 0
+
+        return reader.read(advance)
 
 
-def _notes(sources: Iterable[Source], path: Path) -> list[str]:
+def _notes(sources: Iterable[Source]) -> list[str]:
     """One line for each thing that could not be read. If nothing could be read, the command ends."""
     sources = [*sources]
     failed = [source for source in sources if source.error is not None]
@@ -78,8 +86,9 @@ def _notes(sources: Iterable[Source], path: Path) -> list[str]:
         raise stop(f"{failed[0].path} cannot be read: {error.strerror if error else ''}.", code=2)
     foreign = [source for source in sources if source.unreadable and not source.read_lines]
     if len(foreign) + len(failed) == len(sources):
-        lines = count_of(foreign[0].unreadable, "line")
-        raise stop(f"{foreign[0].path}: none of its {lines} is an OTLP/JSON export.", code=1)
+        number = foreign[0].unreadable
+        of_them = f"none of its {number} lines is an" if number > 1 else "its only line is no"
+        raise stop(f"{foreign[0].path}: {of_them} OTLP/JSON export.", code=1)
     notes = [f"{_shown(one.path)} cannot be read: {one.error.strerror}." for one in failed if one.error]
     notes += [f"{_shown(one.path)} is no OTLP/JSON, and is left out." for one in foreign]
     for one in sources:
@@ -88,11 +97,6 @@ def _notes(sources: Iterable[Source], path: Path) -> list[str]:
             were = "was" if one.unreadable == 1 else "were"
             notes.append(f"{printable(lines)} could not be read (torn by a crash?) and {were} left out.")
     return notes
-
-
-def quoted(path: Path) -> str:
-    """The path in the form that a shell takes."""
-    return printable(shlex.quote(str(path)), longest=len(str(path)) + 2)
 
 
 def _shown(path: Path) -> str:

@@ -35,7 +35,7 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
 
     Args:
         paths: files, runs' folders, or folders of runs; by default where runs write to here.
-        every_run: shows all runs in the files, one after the other.
+        every_run: shows all runs in the files, one after the other, and all processes of each.
         form: tables for a person, or data.
     """
     opened = [open_runs(path) for path in paths or (_usual_folder(),)]
@@ -53,7 +53,7 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
         stdout().print(beside(runs))
     else:
         for run in runs:
-            stdout().print(view(run, stdout().width))
+            stdout().print(view(run, stdout().width, every_process=every_run))
     for note in notes:
         (stdout() if form is As.TABLES else stderr()).print(note, style="dim", soft_wrap=True)
 

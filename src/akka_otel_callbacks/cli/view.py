@@ -26,27 +26,32 @@ SETTINGS = (
     names.ATTR_RUN_SETTINGS_SHA,
 )
 PROCESS = (names.ATTR_SERVICE_NAME, names.ATTR_SERVICE_INSTANCE_ID)
+NAMED = 4
+"""Further processes that a line names at most."""
 PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def view(run: Run, width: int) -> RenderableType:
-    """Everything that is known of it, for a terminal of that many columns. The further processes of a training are
-    named; where nothing else is there, they are shown."""
+def view(run: Run, width: int, *, every_process: bool = False) -> RenderableType:
+    """Everything that is known of it, for a terminal of that many columns. Of the further processes of a training there
+    are the names, or on demand their series."""
     parts: list[RenderableType] = [*header(run)]
-    for session in [run.session] if run.session else run.others:
-        parts += tables(session, width)
+    if run.session:
+        parts += tables(run.session, width)
+    for session in run.others if every_process else ():
+        parts += [Text(f"process {_process(session)}", style="bold"), *tables(session, width)]
     parts += story(run)
     return Group(*parts)
 
 
 def header(run: Run) -> Iterator[Text]:
+    """Who it is, how it ended, its settings and its further processes, in a line each."""
     yield Text(" · ".join(map(printable, title(run))), style="bold")
     yield Text(" · ".join([*course(run), *_extent(run)]))
     if settings := [f"{_last(setting)} {printable(run.resource[setting.name])}" for setting in _said(run)]:
         yield Text(" · ".join(settings))
     if run.others and run.session:
-        processes = ", ".join(_process(session) for session in run.others)
-        yield Text(f"{count_of(len(run.others), 'more process', 'more processes')}: {processes}")
+        processes = ", ".join(_process(session) for session in run.others[:NAMED]) + ", …" * (len(run.others) > NAMED)
+        yield Text(f"{count_of(len(run.others), 'more process', 'more processes')} (--all shows them): {processes}")
 
 
 def title(run: Run) -> Iterator[str]:

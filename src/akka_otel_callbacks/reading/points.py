@@ -68,6 +68,7 @@ class Documents:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], list[tuple[Any, Key]]] = {}
+        self._resource: tuple[Any, Labels] = None, ()
 
     def exports(self, document: Mapping[str, Any]) -> list[Export]:
         """What each resource of a `{"resourceMetrics": …}` document has.
@@ -77,7 +78,7 @@ class Documents:
         """
         exports = []
         for of_resource in fields.mappings(document, "resourceMetrics"):
-            export, times = Export(labels(fields.mapping(of_resource, "resource")), {}), _Times()
+            export, times = Export(self._labels(fields.mapping(of_resource, "resource")), {}), _Times()
             for of_scope in fields.mappings(of_resource, "scopeMetrics"):
                 scope = fields.text(fields.mapping(of_scope, "scope"), "name")
                 for metric in fields.mappings(of_scope, "metrics"):
@@ -87,6 +88,12 @@ class Documents:
             export.oldest, export.newest = min(said, default=0), max(said, default=0)
             exports.append(export)
         return exports
+
+    def _labels(self, resource: Mapping[str, Any]) -> Labels:
+        """Of a resource, which is mostly that of the document before."""
+        if self._resource[0] != resource:
+            self._resource = resource, labels(resource)
+        return self._resource[1]
 
     def _take(self, metric: Mapping[str, Any], scope: str, kind: str, found: dict[Key, Points], times: _Times) -> None:
         name, unit, data = fields.text(metric, "name"), fields.text(metric, "unit"), fields.mapping(metric, kind)
