@@ -74,10 +74,10 @@ def _by_trl(preparation: Any) -> bool:
 def count_rows(dataset: Any, max_length: int | None, truncation: str, *, prepared: bool = True) -> dict[str, int]:
     """Rows by fit, with only the kinds that can be told.
 
-    Preparation replaces what it cuts, so that the length before the cut is gone. But the rows that stayed below the
-    maximum show how an uncut row ends (TRL appends an EOS, a chat template closes the turn): a row at the maximum that
-    ends otherwise was cut. Where uncut rows do not agree on an ending, where there are none, or where the ending also
-    stands inside rows that could have been cut right behind it, `truncated` and `full` are left out.
+    TRL cuts rows in place when it prepares a dataset, so the length before the cut is not known. But the rows below the
+    maximum show how an uncut row ends: TRL appends an EOS, or a chat template closes the turn. A row at the maximum
+    that ends in another way was cut. `truncated` and `full` are left out if there are no uncut rows, if these do not
+    agree on an ending, or if the ending also stands inside rows that could have been cut right behind it.
 
     A dataset that was shuffled, filtered or selected from is a list of indices into a table. The rows are those of the
     list, unless TRL `prepared` the table.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from akka_otel_callbacks.common.export import delivery
-from akka_otel_callbacks.common.export.delivery import Reply, Watch
+from akka_otel_callbacks.common.export.delivery import Acceptance, Reply
 from akka_otel_callbacks.common.export.otlp.exporters import OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -113,29 +113,29 @@ def test_a_collector_that_is_away_is_one_line(
 
 
 def test_trouble_of_another_kind_is_a_line_of_its_own(log: pytest.LogCaptureFixture) -> None:
-    watch = Watch()
+    acceptance = Acceptance()
     for exporter, kind in (("m", "404"), ("t", "401"), ("m", "404"), ("t", "401"), ("m", "401")):
-        watch.tell(exporter, "the collector", Reply(False, f"{kind} no", kind=kind))
+        acceptance.tell(exporter, "the collector", Reply(False, f"{kind} no", kind=kind))
     assert [message.rpartition(": ")[2] for _, message in said(log)] == ["404 no", "401 no"]
 
 
 def test_an_exporter_that_is_closed_is_no_longer_away(log: pytest.LogCaptureFixture) -> None:
     """A second training in the process, while the collector is still away, is told so too."""
-    watch = Watch()
+    acceptance = Acceptance()
     for training in ("first", "second"):
-        watch.tell(training, "the collector", Reply(False, "refused", kind="connection", retryable=True))
-        watch.forget(training)
-    watch.tell("third", "the collector", Reply(True))
+        acceptance.tell(training, "the collector", Reply(False, "refused", kind="connection", retryable=True))
+        acceptance.forget(training)
+    acceptance.tell("third", "the collector", Reply(True))
     assert [level for level, _ in said(log)] == ["WARNING"] * 2
 
 
 def test_one_signal_that_is_taken_does_not_hide_that_the_other_is_not(log: pytest.LogCaptureFixture) -> None:
-    watch = Watch()
+    acceptance = Acceptance()
     for _ in range(5):
-        watch.tell("metrics", "the collector", Reply(True))
-        watch.tell("spans", "the collector", Reply(False, "404 Not Found", kind="404"))
+        acceptance.tell("metrics", "the collector", Reply(True))
+        acceptance.tell("spans", "the collector", Reply(False, "404 Not Found", kind="404"))
     assert [level for level, _ in said(log)] == ["WARNING"]
-    watch.tell("spans", "the collector", Reply(True))
+    acceptance.tell("spans", "the collector", Reply(True))
     assert [level for level, _ in said(log)] == ["WARNING", "INFO"]
 
 

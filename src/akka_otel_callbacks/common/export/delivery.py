@@ -70,20 +70,20 @@ class Reply:
         return cls(False, reason, kind=REJECTED, status=status)
 
 
-class Watch:
-    """Watches one collector for all exporters that send to it."""
+class Acceptance:
+    """Whether one collector accepts what the exporters send that send to it, and what people are told of that."""
 
     def __init__(self) -> None:
         self._failing: set[object] = set()
         self._told: set[str] = set()
 
     @classmethod
-    def of(cls, address: str) -> Watch:
-        """The one watch of a collector's address, so that its absence costs one line, and not one for each signal."""
+    def of(cls, address: str) -> Acceptance:
+        """The one object for a collector's address, so that its absence costs one line, and not one for each signal."""
         with _lock:
-            if (watch := _by_address.get(address)) is None:
-                watch = _by_address[address] = cls()
-            return watch
+            if (known := _by_address.get(address)) is None:
+                known = _by_address[address] = cls()
+            return known
 
     def tell(self, exporter: object, target: object, reply: Reply) -> None:
         """Takes note of a reply. It logs the first failure of each kind, the first success after which no exporter
@@ -128,5 +128,5 @@ class Watch:
         return new
 
 
-_by_address: WeakValueDictionary[str, Watch] = WeakValueDictionary()
+_by_address: WeakValueDictionary[str, Acceptance] = WeakValueDictionary()
 _lock = threading.Lock()

@@ -29,7 +29,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExpor
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from akka_otel_callbacks.common.export.delivery import REJECTED, Reply, Watch
+from akka_otel_callbacks.common.export.delivery import REJECTED, Acceptance, Reply
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.otlp.settings import HTTP, PLAIN, OtlpSettings
 from akka_otel_callbacks.common.export.signals import LOGS, METRICS, TRACES
@@ -91,7 +91,7 @@ def _sender(settings: OtlpSettings) -> Sender:
 
 
 class Delivery:
-    """Sends one signal's exports. It tries again while the time allows, and tells the watch how each export ended."""
+    """Sends one signal's exports. It tries again while the time allows, and says how each export ended."""
 
     def __init__(self, target: OtlpTarget) -> None:
         self._target = target
@@ -100,7 +100,8 @@ class Delivery:
         self._compression = target.settings.compression
         self._is_unpacked = False
         """Whether the receiver has taken something compressed."""
-        self._watch = Watch.of(f"{target.settings.protocol} {urlsplit(target.endpoint).netloc or target.endpoint}")
+        server = urlsplit(target.endpoint).netloc or target.endpoint
+        self._acceptance = Acceptance.of(f"{target.settings.protocol} {server}")
         self._jitter = random.Random()
         self._closed = False
         self._hurried = threading.Event()
@@ -111,7 +112,7 @@ class Delivery:
         """Sends a message, and says whether the receiver took all of it."""
         self.reply = None
         reply = self._tried(message)
-        self._watch.tell(self, self._target, reply)
+        self._acceptance.tell(self, self._target, reply)
         return reply.delivered
 
     def once(self, message: Message, timeout_s: float) -> Reply:
@@ -137,7 +138,7 @@ class Delivery:
         self._closed = True
         self.hurry()
         self._sender.close()
-        self._watch.forget(self)
+        self._acceptance.forget(self)
 
     def _tried(self, message: Message) -> Reply:
         deadline = time.monotonic() + self._timeout_s
