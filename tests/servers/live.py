@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,19 +55,23 @@ class Live:
     def __init__(self, scraping: Prometheus, receiving: VictoriaMetrics, folder: Path) -> None:
         self.scraping, self.receiving, self.folder = scraping, receiving, folder
 
-    def variables(self, name: str) -> dict[str, str]:
-        """The environment of a process that reports to both and to files, under a port of its own."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.scrape(name, [f"127.0.0.1:{port}"])
+    def variables(self) -> dict[str, str]:
+        """The environment of a process that reports to both and to files. Prometheus finds it by the file that it
+        writes."""
         return {
             "OTEL_METRICS_EXPORTER": "otlp,prometheus,file",
             "OTEL_TRACES_EXPORTER": "none",
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.receiving.otlp,
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",  # as often as Prometheus scrapes
             "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
-            "OTEL_EXPORTER_PROMETHEUS_PORT": str(port),
-            "AKKA_OTEL_DIR": str(self.folder / name),
+            "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+            "AKKA_OTEL_DIR": str(self.runs),
         }
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs' files."""
+        return self.folder / "runs"
 
     def scrape(self, name: str, targets: Iterable[str], **labels: str) -> None:
         """Has Prometheus scrape these, too."""
@@ -77,21 +80,23 @@ class Live:
         written.replace(self.folder / f"{name}.targets.json")
 
     def wait_for(self, expression: str) -> None:
-        """Until Prometheus has scraped what the expression asks for."""
+        """Until both have what the expression asks for."""
         wait_until(lambda: self.scraping.query(expression), SCRAPED_S)
+        wait_until(lambda: self.receiving.settled_query(expression), SCRAPED_S)
 
-    def record(self, began_s: float, *names: str) -> Recording:
-        """All that has come since, and the files of the processes that got the `variables` of these names."""
+    def record(self, began_s: float) -> Recording:
+        """All that has come since."""
         self.receiving.settle()
         ended_s = time.time()
-        files = [path for name in names for path in sorted((self.folder / name).glob("**/metrics*.jsonl"))]
-        requests = [Parse(line, ExportMetricsServiceRequest()) for path in files for line in path.open()]
+        lines = (line for path in sorted(self.runs.glob("metrics*.jsonl")) for line in path.open())
+        requests = [Parse(line, ExportMetricsServiceRequest()) for line in lines]
+        points = [p for index, each in enumerate(requests) for p in points_of(each.resource_metrics, index)]
         scraped = tuple(_scraped(self.scraping, began_s, ended_s))
         others = [course for course in scraped if course.labels["__name__"].startswith(OF_OTHERS)]
         return Recording(
             scraped,
             (*_pushed(self.receiving, began_s, ended_s), *others),
-            tuple(point for index, each in enumerate(requests) for point in points_of(each.resource_metrics, index)),
+            tuple(point for point in points if point.time_ns >= began_s * 1e9),
             began_s,
             ended_s,
         )
@@ -102,7 +107,7 @@ def live_servers(folder: Path, rules: Iterable[Path] = ()) -> Iterator[Live]:
     """Both, with their data in `folder`, which exists."""
     for name in ("prometheus", "victoria-metrics"):
         (folder / name).mkdir()
-    targets = [f"{folder}/*.targets.json"]
+    targets = [f"{folder}/*.targets.json", f"{folder}/runs/targets-*.json"]
     with (
         prometheus(folder / "prometheus", targets=targets, rules=[*rules]) as scraping,
         victoria_metrics(folder / "victoria-metrics") as receiving,

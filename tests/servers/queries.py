@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.deploy import queries as deployed
 from tools.prometheus import Dialect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,3 +82,10 @@ def unmarked() -> Iterator[str]:
 def of_reference_documents() -> Iterator[Query]:
     """The queries of `REFERENCE_DOCUMENTS`."""
     return (Query(section, expression) for section, expression in REFERENCE_DOCUMENTS.items())
+
+
+def of_deploy() -> Iterator[Query]:
+    """The queries of dashboards and alert rules, in the dialects that a server here has."""
+    for found in deployed.queries(ROOT):
+        if found.dialect in ("scrape", "collector"):
+            yield Query(found.where, found.expr, (found.dialect,))

@@ -27,22 +27,20 @@ from akka_otel_callbacks.service import (
 )
 from akka_otel_callbacks.testing import FakeGpu, FakeNvml, fake_gpus
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
+from tests.servers.gpus import DCGM_PERCENT, HEALTHY_GPU, SICK_GPU, SICK_THROTTLE, SICK_XID
 from tests.servers.live import Live, Recording
 from tests.support.judge_server import judge_server
 from tests.support.otlp_sink import serving
 from tests.trl.runs import environment
-from tests.trl.trainings import Book, online, sft
+from tests.trl.trainings import Book, online, penalty, sft
 from tools.prometheus import series_name
 
-HEALTHY_GPU, SICK_GPU = (f"GPU-{digit * 8}-aaaa-bbbb-cccc-000000000000" for digit in "12")
-SICK_XID, SICK_THROTTLE = 79, 0x4 | 0x8 | 0x20
-"""Fallen off the bus. Held down by the power limit, the hardware and heat."""
-DCGM_PERCENT = {HEALTHY_GPU: 80, SICK_GPU: 30}
-RULE, JUDGE = "rule:short.py", "model:judge-4b"
+RUN_ID = "akka_optimize_training_run_id"
+RULE = "rule:short.py"
 
 
 class Held(TrainerCallback):
-    """Stands behind our callback and waits after each step until both servers have seen it."""
+    """Stands behind our callback and waits until both servers have seen that the run began, and each of its steps."""
 
     def __init__(self, callback: AkkaTelemetryCallback, live: Live, name: str, counter: Any, last: int) -> None:
         self._callback, self._live, self._name, self._last = callback, live, name, last
@@ -50,19 +48,14 @@ class Held(TrainerCallback):
         self.began_s = time.time()
         self.recording: Recording | None = None
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._live.wait_for(f'akka_optimize_training_telemetry_dropped_total{{{RUN_ID}="{self._name}"}}')
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         assert self._callback.telemetry.flush(30)
         self._live.wait_for(f"{self._counter} == {state.global_step}")
         if state.global_step == self._last:
-            self.recording = self._live.record(self.began_s, self._name)
-
-
-@graded(term=RULE)
-def short(completion: str) -> float:
-    """Longer is worse, and a third of all completions cannot be graded."""
-    if len(completion) % 3 == 0:
-        raise GraderFailure("ungradable")
-    return 1 / (1 + len(completion.split()))
+            self.recording = self._live.record(self.began_s)
 
 
 class Dcgm(BaseHTTPRequestHandler):
@@ -83,11 +76,22 @@ class Dcgm(BaseHTTPRequestHandler):
 
 
 def reinforcement(live: Live, model: str, steps: int = 4) -> Recording:
-    """GRPO with a rule that fails at times, a judge, an evaluation, a checkpoint and a GPU."""
+    """GRPO with a rule that fails at times, a judge, negative rewards, evaluations, checkpoints and a GPU."""
+    book = Book()
+
+    @graded(term=RULE)
+    def short(completion: str) -> float:
+        """Longer is worse, and a third of all completions cannot be graded."""
+        if not book.trainer.model.training:  # an evaluation, which must not be over before it is scraped
+            live.wait_for("akka_optimize_training_job_steps_paused == 1")
+        if len(completion) % 3 == 0:
+            raise GraderFailure("ungradable")
+        return 1 / (1 + len(completion.split()))
+
     with ExitStack() as ends:
         server = ends.enter_context(judge_server())
         live.scrape("dcgm", [ends.enter_context(serving(Dcgm)).removeprefix("http://")])
-        ends.enter_context(environment(live.variables("grpo")))
+        ends.enter_context(environment(live.variables()))
         judge = Judge("judge-4b", base_url=server.url, prompt="Rate this. {completion}", api_key="sk-none")
         gpu = FakeGpu(uuid=HEALTHY_GPU)
         ours = AkkaTelemetryCallback(
@@ -98,8 +102,8 @@ def reinforcement(live: Live, model: str, steps: int = 4) -> Recording:
             "GRPO",
             model,
             [ours, held],
-            book=Book(),
-            rewards={short: 0.5, judge: 0.5},
+            book=book,
+            rewards={short: 0.5, judge: 0.5, penalty: 0.1},
             max_steps=steps,
             beta=0.02,
             eval_strategy="steps",
@@ -124,28 +128,30 @@ class XidIn(TrainerCallback):
             self._nvml.xid(SICK_XID)
 
 
-class NaNInStep2(trl.SFTTrainer):
-    """The loss of a step is not a number, and its gradient stays what it is."""
-
-    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        loss = super().compute_loss(*args, **kwargs)
-        if self.model.training and self.state.global_step + 1 == 2:
-            loss.data.fill_(float("nan"))
-        return loss
-
-
 def supervised(live: Live, model: str, steps: int = 4) -> Recording:
     """SFT that goes wrong: a loss that is not a number, and an old GPU that is hot and has faults."""
     gpu = FakeGpu(SICK_GPU, throttle_bits=SICK_THROTTLE, celsius=90)
     gpu.fields = {"energy_mj": 0, "pages_corrected": 2, "pages_uncorrected": 1, "pages_pending": 1}
     nvml = FakeNvml(gpu)
     ours = AkkaTelemetryCallback(run_id="sft", project="commits", gpus=fake_gpus(nvml, interval_s=1), peak_flops=1e12)
-    with environment(live.variables("sft")):
+
+    class Broken(trl.SFTTrainer):
+        """The loss of step 2 is not a number, and its gradient stays what it is."""
+
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            loss = super().compute_loss(*args, **kwargs)
+            if not self.model.training:
+                live.wait_for(f'akka_optimize_training_job_steps_paused{{{RUN_ID}="sft"}} == 1')
+            elif self.state.global_step + 1 == 2:
+                loss.data.fill_(float("nan"))
+            return loss
+
+    with environment(live.variables()):
         held = Held(ours, live, "sft", names.SFT_STEP_COUNT, steps)
         trainer = sft(
             model,
             [ours, held, XidIn(nvml, step=2)],
-            trainer_class=NaNInStep2,
+            trainer_class=Broken,
             max_steps=steps,
             eval_strategy="steps",
             eval_steps=2,
@@ -173,7 +179,7 @@ def service(live: Live) -> Recording:
     with ExitStack() as ends:
         instances = []
         for pod in ("pod-1", "pod-2"):
-            with environment(live.variables(pod)):
+            with environment(live.variables()):
                 instances.append(ends.enter_context(ServiceTelemetry(lambda: state, instance=pod)))
         live.wait_for("count(akka_optimize_training_pool_devices_declared) == 2")
         for round_ in (1, 2):  # a rate is of what came between two scrapes
@@ -181,7 +187,7 @@ def service(live: Live) -> Recording:
             live.wait_for(f"sum(akka_optimize_training_run_failures_total) == {round_}")
         for instance in instances:
             assert instance.flush(30)
-        return live.record(began_s, "pod-1", "pod-2")
+        return live.record(began_s)
 
 
 def _work(telemetry: ServiceTelemetry) -> None:

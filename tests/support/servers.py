@@ -107,6 +107,11 @@ class VictoriaMetrics(MetricServer):
     def otlp(self) -> str:
         return f"{self.url}/opentelemetry"
 
+    def settled_query(self, expression: str) -> list[Sample]:
+        """The result about all that was received so far."""
+        self.settle()
+        return self.query(expression)
+
     def settle(self) -> None:
         """Makes all that was received visible to queries."""
         urllib.request.urlopen(f"{self.url}/internal/force_flush", timeout=START_S).read()
