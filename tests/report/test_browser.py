@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_fault_stands_above_everything_and_leads_to_its_panel(
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of all kinds by name: two real trainings, and two that are as long and as short as can be."""
+    """Runs of all kinds by name: three real trainings, and two that are as long and as short as can be."""
     from akka_otel_callbacks.demo.trainings import TRAININGS
     from akka_otel_callbacks.trl import AkkaTelemetryCallback
 
@@ -71,13 +72,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             train(6, tmp_path_factory.mktemp("work"), [AkkaTelemetryCallback()]).train()
     record(folders["long"], 10_000, every=100)
     record(folders["short"], 2, sft_step)
+    shutil.copytree(Path(__file__).with_name("verl_run"), tmp_path_factory.getbasetemp() / "verl")
+    folders["verl"] = tmp_path_factory.getbasetemp() / "verl"
     for folder in folders.values():
         write(folder / "page.html", folder)
     return folders
 
 
-@pytest.mark.parametrize("size", [LAPTOP, PHONE])
-@pytest.mark.parametrize("name", ["trl-grpo", "trl-sft", "long", "short"])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *((name, LAPTOP) for name in ("trl-grpo", "trl-sft", "verl", "long", "short")),
+        ("trl-grpo", PHONE),
+        ("long", PHONE),
+    ],
+)
 def test_a_page_is_whole_and_can_be_read(
     browser: Browser, runs: dict[str, Path], name: str, size: tuple[int, int]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import GAUGES, RLStep, SFTStep
 from akka_otel_callbacks.report import heat
+from akka_otel_callbacks.report.page import page
 from tests.report.recordings import GPU, history, record, recording, rl_step, sft_step
 
 STEPS = 25
@@ -105,6 +106,18 @@ def test_the_columns_of_a_distribution_have_the_rollouts_of_their_steps(tmp_path
             ]
             expected = Counter(bisect_left(bounds, reward) for reward in rewards)
             assert [bucket.count for bucket in column.buckets] == [expected[n] for n in range(len(bounds) + 1)]
+
+
+def test_what_comes_after_the_last_step_lies_on_the_axis(tmp_path: Path) -> None:
+    with recording(tmp_path) as made:
+        for number in (1, 2):
+            made.step(rl_step(number, 2), seconds=10)
+        made.observed = {names.HW_POWER: [(100.0, GPU)]}
+        made.export(after_s=4)
+    run = history(tmp_path)
+    assert [*run.course(names.HW_POWER).x] == [pytest.approx(2.4)]
+    assert run.latest == (pytest.approx(2.4), pytest.approx(24))
+    assert page([run], 0)["runs"][0]["ends"] == [1, pytest.approx(2.4)]
 
 
 def test_a_run_that_made_no_step(tmp_path: Path) -> None:

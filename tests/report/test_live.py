@@ -33,7 +33,7 @@ def test_what_is_new_appears_and_the_zoom_stays(tmp_path: Path, live: tuple[Live
             made.step(rl_step(number, 20))
         made.export()
         page_of.show([history(tmp_path)])
-        page.wait_for_function("page.runs.length === 1 && page.runs[0].ends[1] === 10")
+        page.wait_for_function("page.runs.length === 1 && Math.floor(page.runs[0].ends[1]) === 10")
         page.evaluate("zoom(3, 7)")
         page.locator("#reward .legend button").first.click()
         page.evaluate("window.kept = document.getElementById('reward')")
@@ -41,7 +41,7 @@ def test_what_is_new_appears_and_the_zoom_stays(tmp_path: Path, live: tuple[Live
             made.step(rl_step(number, 20, loss=float("nan")))
         made.export()
         page_of.show([history(tmp_path)], over=True)
-        page.wait_for_function("page.runs[0].ends[1] === 20")
+        page.wait_for_function("Math.floor(page.runs[0].ends[1]) === 20")
         assert "Not finite" in page.locator("#found").inner_text()
         assert page.evaluate("[axis.from, axis.to]") == [3, 7]
         shown = page.evaluate("views.get('reward.0').drawing.getOption().dataZoom[0]")

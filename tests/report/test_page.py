@@ -76,6 +76,19 @@ def test_of_a_long_run_the_spikes_stay(tmp_path: Path) -> None:
     assert len(norm["x"]) < 1000
 
 
+def test_no_line_leads_over_the_steps_that_lack_a_figure(tmp_path: Path) -> None:
+    folder = record(
+        tmp_path, 9, figures=lambda n: {"kl": None if n in (4, 5) else n / 10, "entropy": n if n % 4 == 1 else None}
+    )
+    often, seldom = (
+        next(one for one in drawn(of(folder), "entropy") if one["rows"][0]["name"] == name)
+        for name in ("KL", "entropy")
+    )
+    assert often["x"] == [*range(1, 10)]
+    assert often["rows"][0]["y"] == [0.1, 0.2, 0.3, None, None, 0.6, 0.7, 0.8, 0.9]
+    assert (seldom["x"], seldom["rows"][0]["y"]) == ([1, 5, 9], [1, 5, 9]), "as the log of every fourth step"
+
+
 def test_phases_are_added_within_one_step_only(tmp_path: Path) -> None:
     def timing(number: int) -> dict[str, object]:
         return {"timing_s": {"gen": 2.0, "step": 3.5, "update_actor": 1.0} if number % 2 else {"gen": 4.0, "step": 4.0}}
@@ -90,6 +103,23 @@ def test_a_nan_is_marked_at_the_step_that_lacks_the_figure(tmp_path: Path) -> No
     made = of(record(tmp_path, 20, figures=lambda n: {"loss": float("nan")} if n == 13 else {}))
     (chart,) = (chart for panel in made["panels"] if panel["name"] == "loss" for chart in panel["charts"])
     assert chart["marks"] == [{"run": 0, "x": 13, "text": "1 × rl.step.loss not finite", "bad": True}]
+
+
+def test_a_reward_that_is_no_number_is_marked_at_the_step_that_told_of_it(tmp_path: Path) -> None:
+    def infinite_at_13(number: int) -> dict[str, object]:
+        return {
+            "rollout_reward": {
+                "total": [float("inf") if number == 13 else 0.5],
+                "odd": [float("inf") if number == 13 else 0.5],
+            }
+        }
+
+    made = of(record(tmp_path, 20, figures=infinite_at_13, every=5))
+    marks = next(panel["charts"][0]["marks"] for panel in made["panels"] if panel["name"] == "loss")
+    assert {(mark["x"], mark["text"]) for mark in marks} == {
+        (15, "1 × rl.rollout.reward total not finite"),
+        (15, "1 × rl.rollout.reward odd not finite"),
+    }
 
 
 def test_what_differs_between_runs_is_marked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,3 +54,10 @@ def test_every_rule_leads_to_a_panel() -> None:
 def test_no_verdict_of_a_figure_that_is_good_again(tmp_path: Path) -> None:
     """Rules look at the newest steps."""
     assert found(record(tmp_path, 60, figures=lambda n: {"frac_reward_zero_std": 0.9 if n < 30 else 0.1})) == {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_trend_is_seen_in_noise(tmp_path: Path, seed: int) -> None:
+    """A step's truncated share depends on its prompts."""
+    chance = random.Random(seed)
+    assert found(record(tmp_path, 30, figures=lambda n: {"completion_clipped_ratio": chance.uniform(0.1, 0.7)})) == {}

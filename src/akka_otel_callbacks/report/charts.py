@@ -62,8 +62,10 @@ def _thinned(drawn: Drawn, most: int) -> Json:
     stay. The parts of a stack must be of one step, so that of each part the lowest and the highest stack stay.
     """
     described = {"form": drawn.form, "unit": drawn.unit, "right": drawn.right, "quiet": drawn.quiet}
-    if drawn.form in ("line", "band") and len(drawn.x) > most:
-        return {**described, **_in_parts(drawn, parts(drawn.x, most // 3))}
+    if drawn.form in ("line", "band"):
+        if len(drawn.x) > most:
+            return {**described, **_in_parts(drawn, parts(drawn.x, most // 3))}
+        most = len(drawn.x)
     sums = [sum(value or 0.0 for value in values) for values in zip(*(row.values for row in drawn.rows), strict=True)]
     places = extremes(drawn.x, sums, most)
     rows = [{"name": row.name, "y": [y_of(row.values[place]) for place in places]} for row in drawn.rows]

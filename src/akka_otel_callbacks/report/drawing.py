@@ -11,7 +11,7 @@ from akka_otel_callbacks.report import heat
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.drawn import Drawn, Row
 from akka_otel_callbacks.report.heat import Column
-from akka_otel_callbacks.report.history import History
+from akka_otel_callbacks.report.history import OF_STEPS, History
 
 COLUMNS = 120
 """Columns of a heat map at most: each is then still as wide as a finger's line on a laptop."""
@@ -37,6 +37,7 @@ class Line:
     Attributes:
         name: in the legend. With `by` it stands before the attribute's value.
         by: the attribute that tells the metric's courses apart.
+        and_by: a second one.
         without: values of it that are not drawn.
         only: the value of it that is drawn alone.
         called: makes of an attribute's value what people call it.
@@ -46,6 +47,7 @@ class Line:
     metric: Metric
     name: str = ""
     by: Attribute | None = None
+    and_by: Attribute | None = None
     without: Sequence[str] = ()
     only: str = ""
     right: bool = False
@@ -64,11 +66,14 @@ class Line:
         for course in run.courses(self.metric):
             value = course.of(self.by) if self.by else ""
             if value not in self.without and (not self.only or value == self.only):
-                rows = [Row(self._named(value), course.y)]
-                yield Drawn(self.form, self.metric.unit, course.x, rows, self.right, self.quiet)
+                x, values = with_gaps(run, self.metric, course)
+                rows = [Row(self._named(course, value), values)]
+                yield Drawn(self.form, self.metric.unit, x, rows, self.right, self.quiet)
 
-    def _named(self, value: str) -> str:
-        return self.name if self.only or not value else f"{self.name} {self.called(value)}".strip()
+    def _named(self, course: Course, value: str) -> str:
+        further = course.of(self.and_by) if self.and_by else ""
+        parts = (self.name, "" if self.only else self.called(value), further)
+        return " ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Band:
     def drawn(self, run: History) -> Iterator[Drawn]:
         low, high = run.course(self.low), run.course(self.high)
         if low and high:
-            x, (lows, highs) = together([low, high])
+            x, (lows, highs) = together([low, high], run.steps)
             yield Drawn("band", self.low.unit, x, [Row(self.name, lows), Row(self.name, highs)], quiet=True)
 
 
@@ -160,9 +165,23 @@ class Heat:
         return sorted((c for one in found for c in heat.columns(one, most)), key=lambda column: column.until)
 
 
-def together(courses: Sequence[Course]) -> tuple[list[float], list[list[float | None]]]:
-    """All steps that one of them has, and each one's values at these steps."""
-    x = sorted({step for course in courses for step in course.x})
+def with_gaps(run: History, metric: Metric, course: Course) -> tuple[Sequence[float], Sequence[float | None]]:
+    """A course with None at the steps that lack the figure, so that no line leads over them. One that most steps lack,
+    as a figure that comes with the log every ten steps, stays a line."""
+    if metric.name not in OF_STEPS or 2 * len(course.x) < len(run.steps):
+        return course.x, course.y
+    x, (values,) = together([course], run.steps)
+    return x, values
+
+
+def together(courses: Sequence[Course], steps: Sequence[float] = ()) -> tuple[list[float], list[list[float | None]]]:
+    """All steps that one of them has, and each one's values at these steps.
+
+    Args:
+        steps: further ones, of which those between the first and the last count.
+    """
+    there = {step for course in courses for step in course.x}
+    x = sorted(there | {step for step in steps if min(there) < step < max(there)})
     by_step = [dict(zip(course.x, course.y, strict=True)) for course in courses]
     return x, [[values.get(step) for step in x] for values in by_step]
 

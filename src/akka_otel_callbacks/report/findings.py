@@ -23,7 +23,8 @@ STALL_STEPS, STALL_S = 10, 300.0
 DEAD_GROUPS = 0.5
 """From here on most prompts have no gradient. DAPO (arXiv 2503.14476) filters such groups for this reason."""
 TRUNCATED, TRUNCATED_MORE = 0.25, 0.15
-"""Truncated completions rarely get the reward that they would get, so a quarter of them bends the signal."""
+"""Truncated completions rarely get the reward that they would get, so a quarter of them bends the signal. The share
+depends much on a step's prompts, so that every step lately must be above every one of the best time."""
 ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
 """Of 0.05 nats per token the likeliest token has a probability of about 0.99: nothing is left to explore. Entropy falls
 in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
@@ -71,13 +72,17 @@ def dead_groups(run: History) -> Iterator[str]:
 def truncation(run: History) -> Iterator[str]:
     course = run.course(names.RL_STEP_COMPLETION_CLIPPED_RATIO)
     shares = windows(course) if course else []
-    if shares and shares[-1] >= TRUNCATED and shares[-1] - min(shares) >= TRUNCATED_MORE:
-        yield f"from {min(shares):.0%} at best to {shares[-1]:.0%} lately"
+    if not shares:
+        return
+    now, best = shares[-1], min(shares, key=median)
+    rises = median(now) - median(best) >= TRUNCATED_MORE and min(now) > max(best)
+    if rises and median(now) >= TRUNCATED:
+        yield f"from {median(best):.0%} at best to {median(now):.0%} lately"
 
 
 def entropy_collapse(run: History) -> Iterator[str]:
     course = run.course(names.RL_STEP_ENTROPY)
-    nats = windows(course) if course else []
+    nats = [*map(median, windows(course))] if course else []
     if len(nats) > 1 and nats[-1] <= ENTROPY_NATS and nats[-1] <= ENTROPY_LEFT * nats[0]:
         yield f"from {nats[0]:.3g} to {nats[-1]:.3g} nats per token"
 

@@ -125,6 +125,11 @@ class History:
         """When it was last heard of."""
         return max(attempt.run.newest_ns for attempt in self.attempts)
 
+    @property
+    def latest(self) -> tuple[float, float]:
+        """Where it was when it was last heard of, and how many seconds after it began."""
+        return self.attempts[-1].clock.position(self.newest_ns), (self.newest_ns - self.start_ns) / 1e9
+
     def courses(self, metric: Metric) -> list[Course]:
         """A gauge or a counter, by its attributes."""
         if metric not in self._courses:

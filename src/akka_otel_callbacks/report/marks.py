@@ -55,8 +55,9 @@ def failed_saves(run: History) -> Iterator[Mark]:
 
 
 def gains(course: Course) -> Iterator[tuple[float, float, float]]:
-    """When a counter grew: after which point, until which, and by how much. It begins at zero."""
-    points = [(course.x[0] - 1, 0.0), *zip(course.x, course.y, strict=True)]
+    """When a counter grew: after which point, until which, and by how much. It begins at zero, just before its first
+    point: since when it counts is not known."""
+    points = [(course.x[0], 0.0), *zip(course.x, course.y, strict=True)]
     for (since, before), (until, now) in pairwise(points):
         if now > before:
             yield since, until, now - before
@@ -65,7 +66,10 @@ def gains(course: Course) -> Iterator[tuple[float, float, float]]:
 
 
 def lacking(run: History, name: str, since: float, until: float) -> float:
+    """The first step after one place, up to another, that lacks the figure where other steps have it. Where none does,
+    as with the rewards of single rollouts, the last step."""
     metric = BY_NAME.get(name)
     course = run.course(metric) if metric else None
-    there = set(course.x) if course else set()
-    return next((step for step in run.steps if since < step <= until and step not in there), until)
+    there = {*course.x} if course else {*run.steps}
+    steps = [step for step in run.steps if step <= until]
+    return next((step for step in steps if step > since and step not in there), steps[-1] if steps else until)

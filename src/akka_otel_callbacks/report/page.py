@@ -50,13 +50,14 @@ def page(runs: Sequence[History], now_ns: int, *, version: int | None = None) ->
 
 
 def _run(run: History, now_ns: int) -> Json:
-    places = extremes([step for step, _ in run.clock], [seconds for _, seconds in run.clock], KNOTS)
-    knots = [run.clock[place] for place in places]
+    clock = [*run.clock, *([run.latest] if run.latest > run.clock[-1] else [])]
+    places = extremes([step for step, _ in clock], [seconds for _, seconds in clock], KNOTS)
+    knots = [clock[place] for place in places]
     return {
         "name": run.name,
         "about": run.about,
         "facts": [fact._asdict() for fact in facts.facts(run, now_ns)],
-        "ends": [x_of(run.steps[0]), x_of(run.steps[-1])] if run.steps else [-1, 0],
+        "ends": [x_of(run.steps[0]), x_of(clock[-1][0])] if run.steps else [-1, 0],
         "steps": [x_of(step) for step, _ in knots],
         "seconds": [round(seconds, 2) for _, seconds in knots],
     }

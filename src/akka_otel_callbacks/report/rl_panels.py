@@ -25,10 +25,14 @@ PHASES = (
     Phase.SYNC_ROLLOUT_WEIGHTS,
     Phase.WAIT_FOR_ENOUGH_SAMPLES,
     Phase.SWITCH_WAIT,
+    Phase.SWITCH_TO_TRAINER,
+    Phase.SWITCH_TO_ROLLOUT,
+    Phase.DUMP_ROLLOUT_GENERATIONS,
     Phase.TESTING,
     Phase.SAVE_CHECKPOINT,
 )
-"""The parts of a step from its begin to its end. Whatever else an engine times is a part of one of these."""
+"""The parts of a step. Whatever else an engine times is a part of one of these, or goes on beside the step, as verl's
+`generate_async` does for the next one."""
 
 LEARNING = (
     Panel(
@@ -146,7 +150,7 @@ SPEED = (
                 (Means(names.RL_GRADER_DURATION, names.ATTR_RL_TERM, ""),), "Mean time that a term takes for a rollout"
             ),
             Chart(
-                (Line(names.RL_GRADER_FAILURES, by=names.ATTR_RL_TERM),),
+                (Line(names.RL_GRADER_FAILURES, by=names.ATTR_RL_TERM, and_by=names.ATTR_RL_GRADER_FAILURE_CAUSE),),
                 "Calls of graders that failed so far",
             ),
             Chart(

@@ -56,7 +56,7 @@ RULES: Sequence[Rule] = (
         "Truncation rising",
         "length",
         f"At least {findings.TRUNCATED:.0%} of the completions are truncated, "
-        f"{findings.TRUNCATED_MORE * 100:.0f} points more than at best",
+        f"{findings.TRUNCATED_MORE * 100:.0f} points more than at best, in every step lately",
         findings.truncation,
     ),
     Rule(

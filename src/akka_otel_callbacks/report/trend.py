@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from akka_otel_callbacks.report.course import Course
 
@@ -21,7 +20,7 @@ def window(course: Course) -> int:
     return min(max(round(len(course.y) * LATELY_SHARE), LATELY_LEAST), LATELY_MOST)
 
 
-def windows(course: Course) -> list[float]:
-    """The medians of as many whole windows as it has, the newest last."""
+def windows(course: Course) -> list[Sequence[float]]:
+    """As many whole windows as it has, the newest last."""
     size = window(course)
-    return [median(course.y[end - size : end]) for end in range(len(course.y), size - 1, -size)][::-1]
+    return [course.y[end - size : end] for end in range(len(course.y), size - 1, -size)][::-1]

@@ -43,7 +43,7 @@ function draw(view) {
 }
 
 function paint(swatch, entry) {
-  if (swatch.className === 'area') swatch.style.background = entry.color;
+  if (swatch.className === 'area') Object.assign(swatch.style, { background: entry.color, opacity: entry.drawn.form === 'band' ? 0.35 : 1 });
   else swatch.style.borderTop = `3px ${typeof entry.dash === 'string' ? entry.dash : 'dashed'} ${entry.color}`;
 }
 
@@ -82,7 +82,7 @@ function happened(charts) {
   const limits = charts.flatMap(chart => chart.limits.map(limit => make('li', {}, `dashed: ${limit.name}, ${bytes(limit.y)}`)));
   const said = mark => `${page.runs.length > 1 ? page.runs[mark.run].name + ', ' : ''}step ${plain(Math.ceil(mark.x))}: ${mark.text}`;
   const marks = new Map(charts.flatMap(chart => chart.marks).map(mark => [said(mark), mark]));
-  const all = [...marks].sort((one, other) => other[1].bad - one[1].bad);
+  const all = [...marks].sort((one, other) => other[1].bad - one[1].bad || one[1].x - other[1].x);
   const items = all.slice(0, MOST_MARKS).map(([text, mark]) => make('li', { className: mark.bad ? 'bad' : '' }, text));
   if (all.length > MOST_MARKS) items.push(make('li', {}, `and ${all.length - MOST_MARKS} more`));
   return items.length + limits.length ? [make('ul', { className: 'marks' }, ...limits, ...items)] : [];

@@ -32,18 +32,24 @@ function lines(entry) {
   const { drawn, row, x } = entry;
   const base = {
     id: entry.id, name: entry.id, type: 'line', yAxisIndex: drawn.right ? 1 : 0, animation: false, silent: true,
-    symbol: 'circle', symbolSize: 6, itemStyle: { color: entry.color }, emphasis: { disabled: true },
-    showSymbol: ['points', 'dots'].includes(drawn.form) || x.length === 1,
+    symbolSize: 6, itemStyle: { color: entry.color }, emphasis: { disabled: true },
+    showSymbol: true, symbol: ['points', 'dots'].includes(drawn.form) ? 'circle' : 'none',
     lineStyle: { color: entry.color, width: drawn.form === 'dots' ? 0 : drawn.quiet ? 1.2 : 2, type: entry.dash },
-    data: x.map((at, place) => [at, row.y[place]]),
+    data: x.map((at, place) => (alone(row.y, place) ? { value: [at, row.y[place]], symbol: 'circle' } : [at, row.y[place]])),
     z: drawn.quiet ? 2 : 3,
   };
   if (drawn.form === 'stack') {
-    return [{ ...base, stack: `of ${drawn.run}`, step: 'middle', areaStyle: { color: entry.color, opacity: 0.75 }, showSymbol: x.length === 1,
+    return [{ ...base, stack: `of ${drawn.run}`, step: 'middle', areaStyle: { color: entry.color, opacity: 0.75 },
       lineStyle: { width: 0 }, data: x.map((at, place) => [at, row.y[place] || 0]) }];
   }
   if (drawn.form === 'band') return between(base, x, row.y, drawn.rows[1].y, entry.color, 0.15);
   return drawn.low ? [...between(base, x, drawn.low, drawn.high, entry.color, 0.3), base] : [base];
+}
+
+/* Whether a value has none beside it, so that no line shows it. */
+function alone(values, place) {
+  const gap = at => values[at] === null || values[at] === undefined;
+  return !gap(place) && gap(place - 1) && gap(place + 1);
 }
 
 /* The room between two courses. */

@@ -99,8 +99,7 @@ function fill(panel, made) {
 
 function showPlaces() {
   const links = page.panels.map(panel => make('a', { href: `#${panel.name}`, className: panel.charts.length ? '' : 'empty' }, panel.title));
-  document.getElementById('places').replaceChildren(...links, make('a', { href: '#who' }, 'Who'), make('a', { href: '#absent' }, 'Absent'),
-    make('span', { id: 'at', 'aria-live': 'off' }));
+  document.getElementById('places').replaceChildren(...links, make('a', { href: '#who' }, 'Who'), make('a', { href: '#absent' }, 'Absent'));
 }
 
 function table(heads, rows) {
