@@ -13,10 +13,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from akka_otel_callbacks.common.graders.failure import GraderFailure, JudgeStopped
+    from akka_otel_callbacks.common.graders.failure import GraderFailure
     from akka_otel_callbacks.common.graders.graded import graded
     from akka_otel_callbacks.common.graders.judge import Judge
     from akka_otel_callbacks.common.graders.label_match import JsonLabelMatch
+    from akka_otel_callbacks.common.graders.strikes import JudgeStopped
 
 __all__ = ["GraderFailure", "JsonLabelMatch", "Judge", "JudgeStopped", "graded"]
 
@@ -24,7 +25,7 @@ _HOMES = {
     "GraderFailure": "failure",
     "JsonLabelMatch": "label_match",
     "Judge": "judge",
-    "JudgeStopped": "failure",
+    "JudgeStopped": "strikes",
     "graded": "graded",
 }
 

@@ -36,6 +36,14 @@ def test_the_import_loads_nothing_heavy() -> None:
     assert not set(HEAVY) & set(json.loads(loaded))
 
 
+def test_the_hooks_of_an_agent_loop_load_no_vocabulary() -> None:
+    """verl starts a process for each of several agent loops. The vocabulary would double what the plugin costs it."""
+    modules = "verl.experimental.agent_loop.tool_agent_loop, akka_otel_callbacks.verl.plugin"
+    loaded = json.loads(run(f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))").splitlines()[-1])
+    assert "akka_otel_callbacks.verl.rollout.stopping" in loaded
+    assert "akka_otel_callbacks.common.vocabulary.names" not in loaded
+
+
 @pytest.mark.parametrize(("value", "hooked"), [("", True), ("0", True), ("1", False), ("true", False)])
 def test_everything_can_be_switched_off_but_the_word(value: str, hooked: bool) -> None:
     """verl refuses a logger that it does not know: the switch must not end the training that it was set for."""

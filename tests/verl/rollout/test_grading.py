@@ -27,8 +27,9 @@ from verl.trainer.ppo import reward
 
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.graders.call import Call, decoded
-from akka_otel_callbacks.common.graders.failure import GraderFailure, JudgeStopped
+from akka_otel_callbacks.common.graders.failure import GraderFailure
 from akka_otel_callbacks.common.graders.graded import graded
+from akka_otel_callbacks.common.graders.strikes import JudgeStopped
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import reward_model
 from akka_otel_callbacks.verl.rollout import grading, remote_grading, stopping, tool_calls

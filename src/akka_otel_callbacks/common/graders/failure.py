@@ -1,4 +1,4 @@
-"""How a grader says that it has no score for a rollout, and how a judge ends the job."""
+"""How a grader says that it has no score for a rollout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,3 @@ class GraderFailure(Exception):
             raise ValueError(f"{cause!r} is no cause of a grader's failure. There are: {', '.join(CAUSES)}")
         super().__init__(cause)
         self.cause = cause
-
-
-class JudgeStopped(RuntimeError):
-    """Ends the job: the judge refuses its credentials, or failed too many calls in a row."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
-from akka_otel_callbacks.common.graders.failure import JudgeStopped
+
+class JudgeStopped(RuntimeError):
+    """Ends the job: the judge refuses its credentials, or failed too many calls in a row."""
 
 
 class Strikes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.common.graders.failure import JudgeStopped
+from akka_otel_callbacks.common.graders.strikes import JudgeStopped
 from akka_otel_callbacks.common.patching.calls import Call, after, before
 from akka_otel_callbacks.verl.state import STATE
 
