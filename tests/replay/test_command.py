@@ -170,12 +170,36 @@ def test_other_wrong_calls(tmp_path: Path) -> None:
         assert said in result.output
 
 
-def test_an_evaluation_alone_is_no_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "metric", "label"),
+    [
+        ("trainer_state.json", {"log_history": [{"eval_loss": 0.5, "step": 0}]}, "sft.eval.loss", ()),
+        ("trainer_state.json", {"log_history": [{"eval_reward": 0.5, "step": 0}]}, "rl.eval.reward", ()),
+        ("run.jsonl", {"step": 0, "data": {"val-core/a/reward/mean@1": 0.5}}, "rl.eval.reward", ("a",)),
+    ],
+)
+def test_a_run_that_died_before_its_first_step_says_so(
+    tmp_path: Path, name: str, content: Any, metric: str, label: tuple[str, ...]
+) -> None:
+    file = tmp_path / name
+    file.write_text(json.dumps(content))
+    with sent(file) as (runs, result):
+        assert result.exit_code == 0, result.output
+        assert "1 evaluation, and no step: the run ended before its first one was logged" in result.stdout
+        assert runs[0].series(metric, *label) == [0.5]
+        assert not runs[0].names & {"rl.step.count", "sft.step.count"}
+
+
+def test_a_run_that_logged_its_end_only_made_its_steps(tmp_path: Path) -> None:
+    """As with `logging_strategy="no"`: what the row of the end has is a mean over the run."""
     file = tmp_path / "trainer_state.json"
-    file.write_text(json.dumps({"log_history": [{"eval_loss": 0.5, "step": 0}], "global_step": 0}))
-    result = command(file)
-    assert result.exit_code == 2
-    assert "holds no step" in result.output
+    end = {"train_loss": 0.5, "train_runtime": 9.0, "reward": 1.0, "step": 40}
+    file.write_text(json.dumps({"log_history": [end], "global_step": 40}))
+    with sent(file) as (runs, result):
+        assert "40 steps, 0 of them in the log" in result.stdout
+        assert runs[0].series("rl.step.count") == [40]
+        assert runs[0].series("rl.step.number") == [40]
+        assert not runs[0].series("rl.step.reward")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def _header(run: PastRun, published: Published) -> str:
         return f"{name}: {evaluations}, and no step: the run ended before its first one was logged."
     steps = count_of(run.count, "step", "steps")
     last = f"The last one is number {run.steps[-1].number}, at {_utc(timed[-1].time_ns)}"
-    return f"{name}: {steps}, {len(run.steps)} of them in the log, and {evaluations}. {last}."
+    return f"{name}: {steps}, {run.logged} of them in the log, and {evaluations}. {last}."
 
 
 def _absent(run: PastRun) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +36,7 @@ class PastRun:
         step_type: which kind of training it was.
         timeline: its steps, each with its time.
         before: how many steps the log's run had before its first one here; they are no steps of this log.
+        logged: how many of its steps have a row.
         planned: how many it was to have. None where that is not known.
         attributes: what the log says of the run's identity.
         notes: what a person should know of how it was read.
@@ -46,6 +47,7 @@ class PastRun:
     step_type: type[Step]
     timeline: Timeline
     before: int
+    logged: int
     planned: int | None
     attributes: Mapping[Attribute, Any]
     notes: list[str] = field(default_factory=list)
@@ -88,7 +90,7 @@ def past_runs(paths: Sequence[Path]) -> list[PastRun]:
     engine = ENGINES[log.engine]
     found = [_past_run(rows, log, engine, format) for rows in runs(log.rows, engine.completes)]
     found = [run for run in found if run.timeline.timed]
-    if not any(run.steps for run in found):
+    if not found:
         raise Unreadable(f"{_named(paths)} holds no step: the run ended before its first one was logged")
     _name_apart(found, paths)
     return found
@@ -131,31 +133,36 @@ def _which(row: Row) -> tuple[int, str | None]:
 def _past_run(rows: list[Row], log: Log, engine: ModuleType, format: Format) -> PastRun:
     step_type = engine.kind(rows)
     steps = [*engine.steps(rows, step_type)]
-    steps += _unlogged_end(rows, log, step_type)
+    completed = [row.number for row in rows if engine.completes(row)]
+    steps += _unlogged_end(rows, log, step_type, max(completed, default=0))
     planned = log.planned if log.planned is not None else guarded(planned_steps)(_config(rows))
     return PastRun(
         id=_digest(rows),
         format=format.name,
         step_type=step_type,
         timeline=timeline(steps, log.ended_ns),
-        before=_before(rows, log, engine.completes),
+        before=_before(completed, log),
+        logged=len({*completed}),
         planned=None if planned is None else int(planned),
         attributes=_attributes(rows, log.engine, step_type),
         notes=[*log.notes],
     )
 
 
-def _unlogged_end(rows: Sequence[Row], log: Log, step_type: type[Step]) -> Iterator[tuple[Row, Step]]:
-    """The last step, where the run went on behind its last row."""
-    logged = max((row.number for row in rows), default=0)
-    if log.last is not None and log.last > logged:
-        yield Row(log.last, {}), step_type(number=log.last)
+def _unlogged_end(rows: Sequence[Row], log: Log, step_type: type[Step], logged: int) -> Iterator[tuple[Row, Step]]:
+    """The last step, where the run went on behind the last one that it logged. transformers logs evaluations, and the
+    end of a training, at the step that was completed last."""
+    last = log.last or 0
+    if log.engine == names.RunEngine.TRL:
+        last = max([last, *(row.number for row in rows)])
+    if last > logged:
+        yield Row(last, {}, rows[-1].time_ns if rows else None), step_type(number=last)
 
 
-def _before(rows: Iterable[Row], log: Log, completes: Callable[[Row], bool]) -> int:
+def _before(completed: Iterable[int], log: Log) -> int:
     """The number of the step before the log's first one. A row may stand for several steps: as many as lie between the
     first two. The first release of verl counted from 0."""
-    numbers = sorted({row.number for row in rows if completes(row)})
+    numbers = sorted({*completed})
     if log.first_is_known or not numbers:
         return 0
     first, each = numbers[0], numbers[0] if log.engine == names.RunEngine.TRL else 1

@@ -22,7 +22,7 @@ from akka_otel_callbacks.trl.vocabulary import (
     sft_step,
 )
 
-OF_RL = ("reward", "frac_reward_zero_std")
+OF_RL = ("reward", "frac_reward_zero_std", "eval_reward")
 OF_EARLY_RL = "objective/"
 """Before a figure of trainers such as PPO and OnlineDPO, which log no mean of reward functions."""
 TOKENS, EPOCH = "num_tokens", "epoch"
