@@ -26,7 +26,7 @@ DRIVER_POD, CLUSTER_POD = "pod-of-the-driver", "pod-of-the-cluster"
 @dataclass(frozen=True)
 class Case:
     """A training that tests look at. `extra` are Hydra overrides; `cluster`: on a Ray cluster that runs already;
-    `external`: modules of these tests that verl loads in all of its processes."""
+    `external`: modules of these tests that verl loads in all of its processes; `loggers`: further ones of verl's."""
 
     recipe: str
     workers: int = 1
@@ -35,6 +35,7 @@ class Case:
     cluster: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     external: str | None = None
+    loggers: tuple[str, ...] = ()
 
     @property
     def everywhere(self) -> dict[str, str]:
@@ -127,6 +128,7 @@ def trained(case: Case, directory: Path) -> Iterator[Run]:
     left_by_verl = {
         "VERL_FILE_LOGGER_PATH": str(directory / "log.jsonl"),
         "VERL_CPU_COMPLETIONS": str(directory / "completions.jsonl"),
+        "TENSORBOARD_DIR": str(directory / "events"),
     }
     dumps = not case.recipe.startswith(("sft", "one-step-off"))  # one_step_off fails where it should dump its rollouts
     extra = [f"trainer.rollout_data_dir={directory / 'rollouts'}"] if dumps else []
@@ -151,7 +153,7 @@ def trained(case: Case, directory: Path) -> Iterator[Run]:
                 directory,
                 workers=case.workers,
                 steps=case.steps,
-                loggers=["console", "file", "akka_otel"],
+                loggers=["console", "file", *case.loggers, "akka_otel"],
                 extra=[*case.extra, *extra],
                 environ=environ,
                 output=output,

@@ -21,6 +21,7 @@ from tests.support.points import SpanRecord
 from tests.support.traces import check_trace, named
 from tests.verl.e2e import fills, seen
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+from tests.verl.e2e.replays import check_replays
 from tests.verl.e2e.saves import check_saves, saves
 
 UPDATES = (
@@ -59,6 +60,7 @@ CASES = {
             "trainer.save_freq=2",
         ),
         external=SPANS,
+        loggers=("tensorboard",),
     ),
     "v0-cluster": Case(
         "grpo-v0",
@@ -138,6 +140,10 @@ def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
     assert len(run.steps) == 3
     assert "telemetry failed" not in run.output
     assert "lacks what" not in run.output
+
+
+def test_its_logs_replay_to_the_same_figures(run: Run) -> None:
+    check_replays(run)
 
 
 def test_gauges_are_what_verl_logged(run: Run) -> None:

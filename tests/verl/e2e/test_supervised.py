@@ -14,13 +14,14 @@ from akka_otel_callbacks.common.vocabulary import names
 from tests.support.traces import check_trace, named
 from tests.verl.e2e import fills
 from tests.verl.e2e.harness import CLUSTER_POD, DRIVER_POD, PARENT_ID, TRACE_ID, Case, Run, trained
+from tests.verl.e2e.replays import check_replays
 from tests.verl.e2e.saves import check_saves, saves
 
 FILLS = "tests.verl.e2e.fills"
 WARM_UP = ("optim.lr_warmup_steps=10",)
 """Every step has a learning rate of its own."""
 CASES = {
-    "torchrun": Case("sft", workers=2, external=FILLS, extra=WARM_UP),
+    "torchrun": Case("sft", workers=2, external=FILLS, extra=WARM_UP, loggers=("tensorboard",)),
     "ray-cluster": Case("sft-ray", workers=2, cluster=True, external=FILLS, extra=WARM_UP),
 }
 GAUGES = {
@@ -46,6 +47,10 @@ def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
     assert len(run.steps) == 3
     assert "telemetry failed" not in run.output
     assert "lacks what" not in run.output
+
+
+def test_its_logs_replay_to_the_same_figures(run: Run) -> None:
+    check_replays(run)
 
 
 def test_gauges_are_what_verl_logged(run: Run) -> None:
