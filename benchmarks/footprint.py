@@ -47,7 +47,7 @@ if WITH_CALLBACK:
 for number in range(100):
     stand_in.step(trainer, callbacks)
     if callbacks and number % 10 == 0:
-        callbacks[0]._telemetry.flush(10)
+        callbacks[0].telemetry.flush(10)
 gc.collect()
 pages = int(Path("/proc/self/statm").read_text().split()[1])
 print(json.dumps(took | {"memory": pages * 4096 / 1e6}))

@@ -39,7 +39,7 @@ class GRPOTrainer(Trainer):
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6)
         self.state, self.control = TrainerState(is_world_process_zero=True), TrainerControl()
         self.reward_func_names, self.reward_weights = list(terms), torch.ones(len(terms))
-        self.num_generations = GROUP
+        self.num_generations, self.current_gradient_accumulation_steps = GROUP, MICRO_BATCHES
         self._metrics: dict[str, Any] = {"train": defaultdict(list), "eval": defaultdict(list)}
         ids = [[7] * random.randint(1, TOKENS) for _ in range(rollouts)]
         self._generation = (ids, ids, None, ids, torch.tensor(rollouts * TOKENS), None, {})

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from transformers import TrainerCallback
 
+from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from benchmarks import stand_in
 from benchmarks.loggers import GAUGES, LOGGERS, OURS, OURS_OTLP, TENSORBOARD, RowLogger
 
@@ -66,7 +67,6 @@ class Contender:
     def __init__(self, name: str, callback: TrainerCallback | None, folder: Path) -> None:
         self.name, self.trainer = name, stand_in.own_class()(folder)
         self.callbacks = [] if callback is None else [callback]
-        self.spent_s = 0.0
         self.forget()
         for found in self.callbacks:
             if hasattr(found, "attach"):
@@ -75,6 +75,7 @@ class Contender:
                 stand_in.begin(self.trainer, [found])
 
     def forget(self) -> None:
+        self.spent_s = 0.0
         self.microseconds: list[float] = []
         self.cold_microseconds: list[float] = []
         self.cpu_microseconds: list[float] = []
@@ -88,8 +89,9 @@ class Contender:
             computing_s += compute()
             self.cold_microseconds.append(self._step_us())
         for callback in self.callbacks:
-            if telemetry := getattr(callback, "_telemetry", None):
-                telemetry.flush(10)
+            if isinstance(callback, AkkaTelemetryCallback):
+                assert callback.telemetry is not None
+                assert callback.telemetry.flush(60)
         time.sleep(SETTLE_S)
         self.cpu_microseconds.append((time.process_time() - cpu_s - computing_s) / steps / 2 * 1e6)
 
