@@ -61,7 +61,8 @@ def _no_listener_is_left() -> Any:
     yield
     from akka_otel_callbacks.trl import attach
 
-    attach._listeners = ()
+    for hearers in attach._all_hearers.values():
+        hearers.clear()
 
 
 # -- a call
@@ -218,9 +219,10 @@ def test_a_class_can_be_pickled_by_value(name: str, owner_type: type[Owner]) -> 
     owner_type.train = lambda self: None  # type: ignore[attr-defined]
     assert tap_train(owner_type)
     refers_to = inspect.getclosurevars(getattr(owner_type, name))
-    assert set(refers_to.nonlocals) <= {"call", "name"}
+    assert set(refers_to.nonlocals) <= {"call", "name", "hearers"}
     assert refers_to.globals
-    for value in refers_to.globals.values():
+    hearers = [refers_to.nonlocals["hearers"]] if name == "method" else []
+    for value in (*refers_to.globals.values(), *hearers):
         assert pickle.loads(pickle.dumps(value)) is value
     assert heard.can
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainerState
 
 from akka_otel_callbacks.common import guard, telemetry
 from akka_otel_callbacks.common.recording import recorder
@@ -141,6 +141,20 @@ def test_every_part_may_fail(
     assert_same_training(run, undisturbed)
     warnings = [record for record in caplog.records if record.name == "akka_otel_callbacks" and record.exc_info]
     assert len(warnings) == len({where for where, _ in guard.failures}), "one warning per cause"
+
+
+EVENTS = ("on_step_begin", "on_pre_optimizer_step", "on_optimizer_step", "on_step_end", "on_log")
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_that_another_callback_passes_on_in_its_own_way_raises_nothing(event: str) -> None:
+    fire, state = getattr(callback.AkkaTelemetryCallback(), event), TrainerState()
+    guard.failures.clear()
+    fire(None, state, None, {"loss": 1.0}, model=None)
+    fire(args=None, state=state, control=None, logs={})
+    assert not guard.failures
+    fire()
+    assert sum(guard.failures.values()) == 1
 
 
 # -- what is left behind

@@ -33,12 +33,16 @@ COUNT, RL_COUNT, LOSS = names.SFT_STEP_COUNT.name, names.RL_STEP_COUNT.name, nam
 @pytest.fixture
 def memory() -> Iterator[TelemetryInMemory]:
     guard.failures.clear()
-    before = attach._listeners  # a test that lets the end of a training fail leaves one behind
+    before = listened_to()  # a test that lets the end of a training fail leaves one behind
     with telemetry_in_memory() as opened:
         yield opened
     assert not guard.failures
-    assert attach._listeners == before, "nobody listens after the last training"
+    assert listened_to() == before, "nobody listens after the last training"
     assert attach._running == ()
+
+
+def listened_to() -> dict[str, dict[int, Any]]:
+    return {name: dict(hearers) for name, hearers in attach._all_hearers.items() if hearers}
 
 
 def ours(memory: TelemetryInMemory, **options: Any) -> AkkaTelemetryCallback:

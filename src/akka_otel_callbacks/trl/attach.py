@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from threading import get_ident
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.frames import variables
-from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.guard import guarded, report
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState
@@ -44,8 +46,7 @@ RETURN_EARLY = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect
 """Methods whose call returns before they have run: there is nothing to hear at its end."""
 
 _changing = threading.RLock()
-"""Held while taps, listeners or trainings are added and removed. Calls only read, and read tuples."""
-_listeners: tuple[Listener, ...] = ()
+"""Held while taps, listeners or trainings are added and removed. Calls only read what is never changed in place."""
 _running: tuple[Running, ...] = ()
 
 
@@ -88,13 +89,39 @@ def running(state: TrainerState | None) -> Running | None:
     return next((run for run in _running if state is not None and getattr(run.trainer, "state", None) is state), None)
 
 
-class _Entry(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """Who hears the calls of one method of one object."""
+
+    listener: Listener
     owner: weakref.ReferenceType[object]
-    after: Callable[..., object]
+    name: str
+    after: Hook
     before: Callable[[], object] | None
     failed: Callable[[BaseException, float], object] | None
     inside: set[int]
     """The threads that are in a call."""
+    is_new: bool = True
+    """Whether the method was not called so far."""
+
+
+class _Hearers(dict[int, tuple[_Entry, ...]]):
+    """Who hears the methods of one name, by the object's ID, in the order in which they came. A tap refers to them, and
+    what a tap refers to may be pickled: then it is those of the process that it comes to."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[Callable[[str], _Hearers], tuple[str]]:
+        return _hearers, (self._name,)
+
+
+_all_hearers: dict[str, _Hearers] = {}
+
+
+def _hearers(name: str) -> _Hearers:
+    with _changing:
+        return _all_hearers.setdefault(name, _Hearers(name))
 
 
 class Listener:
@@ -106,9 +133,9 @@ class Listener:
 
     def __init__(self, hears: Callable[[], bool] = lambda: True) -> None:
         self.hears = hears
-        self.entries: dict[tuple[int, str], _Entry] = {}
         self.uncalled: set[str] = set()
         """The methods that were not called so far."""
+        self._own: dict[tuple[int, str], _Entry] = {}
 
     def after(
         self,
@@ -125,46 +152,29 @@ class Listener:
         """
         if not callable(getattr(owner, name, None)) or not tap(type(owner), name):
             return False
-        entry = _Entry(
-            weakref.ref(owner),
-            guarded(hook),
-            guarded(before) if before is not None else None,
-            guarded(failed) if failed is not None else None,
-            set(),
-        )
-        global _listeners
+        guarded_before = guarded(before) if before is not None else None
+        guarded_failed = guarded(failed) if failed is not None else None
+        entry = _Entry(self, weakref.ref(owner), name, hook, guarded_before, guarded_failed, set())
         with _changing:
-            self.entries[id(owner), name] = entry
+            self._forget(id(owner), name)
+            self._own[id(owner), name] = entry
+            hearers = _hearers(name)
+            hearers[id(owner)] = (*hearers.get(id(owner), ()), entry)
             self.uncalled.add(name)
-            if self not in _listeners:
-                _listeners = (*_listeners, self)
         return True
 
     def end(self) -> None:
-        global _listeners
         with _changing:
-            _listeners = tuple(listener for listener in _listeners if listener is not self)
-        self.entries.clear()  # the hooks refer to whom this is part of
+            for owner, name in (*self._own,):
+                self._forget(owner, name)
 
-    def hear(self, entry: _Entry, name: str, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        inside, thread = entry.inside, threading.get_ident()
-        if thread in inside:
-            return call(*args, **kwargs)
-        if entry.before is not None:
-            entry.before()
-        self.uncalled.discard(name)
-        inside.add(thread)
-        start = time.perf_counter()
-        try:
-            result = call(*args, **kwargs)
-        except BaseException as error:
-            if entry.failed is not None:
-                entry.failed(error, time.perf_counter() - start)
-            raise
-        finally:
-            inside.discard(thread)
-        entry.after(result, (args, kwargs), time.perf_counter() - start)
-        return result
+    def _forget(self, owner: int, name: str) -> None:
+        """The hooks refer to whom a listener is part of."""
+        own, hearers = self._own.pop((owner, name), None), _hearers(name)
+        if left := tuple(entry for entry in hearers.get(owner, ()) if entry is not own):
+            hearers[owner] = left
+        else:
+            hearers.pop(owner, None)
 
 
 def tap(owner: type, name: str) -> bool:
@@ -211,13 +221,46 @@ def _unbound(method: Any) -> Call:
     return lambda self, *args, **kwargs: method(*args, **kwargs)
 
 
-# Of a tap only its method is its own: everything else is reached by these functions' names. A class of a notebook's is
-# pickled with its methods and with whatever those refer to, and listeners and locks are no part of it.
+# A class of a notebook's is pickled with its methods and with whatever those refer to. Listeners and locks are no part
+# of it: a tap refers to functions of this module and to `_Hearers`, which are pickled by their names.
 
 
 def _heard(call: Call, name: str) -> Call:
+    """The method, which has whoever listens to its object hear of each call. A step calls it twice for each
+    micro-batch, so that all of it stands here: functions of its own would take a fifth more."""
+    hearers = _hearers(name)
+
     def tap(*args: Any, **kwargs: Any) -> Any:
-        return hear_call(call, name, args, kwargs)
+        owner = args[0] if args else kwargs.get("self")  # it may be called as `Trainer.train(self=trainer)`
+        thread = get_ident()
+        for entry in hearers.get(id(owner), ()):
+            if entry.owner() is owner and (thread in entry.inside or entry.listener.hears()):
+                break
+        else:
+            return call(*args, **kwargs)
+        if thread in entry.inside:
+            return call(*args, **kwargs)
+        if entry.before is not None:
+            entry.before()
+        if entry.is_new:
+            entry.is_new = False
+            entry.listener.uncalled.discard(name)
+        entry.inside.add(thread)
+        start = perf_counter()
+        try:
+            result = call(*args, **kwargs)
+        except BaseException as error:
+            if entry.failed is not None:
+                entry.failed(error, perf_counter() - start)
+            raise
+        finally:
+            entry.inside.discard(thread)
+        seconds = perf_counter() - start
+        try:  # as `guarded` does it
+            entry.after(result, (args, kwargs), seconds)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the training
+            report(entry.after.__qualname__, error)
+        return result
 
     return tap
 
@@ -227,16 +270,6 @@ def _run(call: Call, name: str) -> Call:
         return run_call(call, args, kwargs)
 
     return tap
-
-
-def hear_call(call: Call, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls the method and has whoever listens to its object hear of it."""
-    owner = args[0] if args else kwargs.get("self")  # it may be called as `Trainer.train(self=trainer)`
-    for listener in _listeners:
-        entry = listener.entries.get((id(owner), name))
-        if entry is not None and entry.owner() is owner and listener.hears():
-            return listener.hear(entry, name, call, args, kwargs)
-    return call(*args, **kwargs)
 
 
 def run_call(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks.common import switches
-from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.guard import guarded, report
 from akka_otel_callbacks.trl.attach import find_trainer, running, tap_train
 from akka_otel_callbacks.trl.evaluation import publish, with_logged
 from akka_otel_callbacks.trl.handed import Handed, said
@@ -26,6 +26,25 @@ if TYPE_CHECKING:
     from akka_otel_callbacks.common.gpu.health import GpuHealth
     from akka_otel_callbacks.common.run.attempt import Attempt
     from akka_otel_callbacks.common.telemetry import Telemetry
+
+
+Given = tuple[Any, ...]
+"""What an event hands over by position: the arguments, the state and the control, in this order."""
+
+
+def _guarded_event(handle: Callable[[Any, Given, Mapping[str, Any]], object]) -> Callable[..., None]:
+    """`guarded` for the events of each step, which hand over six things by name. To unpack and pack them once more, as
+    any wrapper does that passes them on, took a tenth of the training thread's time."""
+    where = handle.__qualname__
+
+    def event(self: AkkaTelemetryCallback, *given: Any, **named: Any) -> None:
+        try:
+            handle(self, given or (named["args"], named["state"], named["control"]), named)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the training
+            report(where, error)
+
+    event.__name__, event.__qualname__, event.__doc__ = handle.__name__, where, handle.__doc__
+    return event
 
 
 class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
@@ -105,50 +124,39 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if (training := self._session.training(state)) is not None:
             training.restored()
 
-    @guarded
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if (training := self._training(args, state)) is not None:
+    @_guarded_event
+    def on_step_begin(self, given: Given, named: Mapping[str, Any]) -> None:
+        args, state = given[0], given[1]
+        training = self._session.training(state) or self._joined(args, state)
+        if training is not None:
             training.begin_step(args)
 
-    @guarded
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if (training := self._session.training(state)) is not None and training.loop is not None:
-            training.loop.gradients_ready(kwargs.get("optimizer"))
+    @_guarded_event
+    def on_pre_optimizer_step(self, given: Given, named: Mapping[str, Any]) -> None:
+        if (loop := self._session.loop(given[1])) is not None:
+            loop.gradients_ready(named.get("optimizer"))
 
-    @guarded
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if (training := self._session.training(state)) is not None and training.loop is not None:
-            training.loop.optimized()
+    @_guarded_event
+    def on_optimizer_step(self, given: Given, named: Mapping[str, Any]) -> None:
+        if (loop := self._session.loop(given[1])) is not None:
+            loop.optimized()
 
-    @guarded
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if (training := self._session.training(state)) is not None:
+    @_guarded_event
+    def on_step_end(self, given: Given, named: Mapping[str, Any]) -> None:
+        if (training := self._session.training(given[1])) is not None:
             training.end_step()
 
     @guarded
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if (training := self._session.training(state)) is not None and training.loop is not None:
-            training.loop.epoch_ended()
+        if (loop := self._session.loop(state)) is not None:
+            loop.epoch_ended()
 
-    @guarded
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if (training := self._session.training(state)) is not None and training.loop is not None:
-            training.loop.logged(logs or {})
+    @_guarded_event
+    def on_log(self, given: Given, named: Mapping[str, Any]) -> None:
+        if (loop := self._session.loop(given[1])) is not None:
+            loop.logged(named.get("logs") or next(iter(given[3:]), {}))
 
     @guarded
     def on_evaluate(
@@ -159,7 +167,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         metrics: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if (training := self._training(args, state)) is not None:
+        if (training := self._session.training(state) or self._joined(args, state)) is not None:
             training.evaluated(with_logged(metrics or {}, state))
         elif running(state) is None and state.is_world_process_zero and not _is_off():
             trainer = self._find(state)
@@ -174,13 +182,13 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if training is not None and training.run is None:  # nobody sees the end of its `train`
             self._session.end(training)
 
-    def _training(self, args: TrainingArguments, state: TrainerState) -> Training | None:
-        """The state's training; a callback that joins in the middle of one begins there."""
-        found = self._session.training(state)
-        if found is None and (run := running(state)) is not None and not any(met is self for met in run.met):
-            self._begin(args, state)
-            found = self._session.training(state)
-        return found
+    def _joined(self, args: TrainingArguments, state: TrainerState) -> Training | None:
+        """The state's training, where the callback joins in the middle of it and begins there."""
+        run = running(state)
+        if run is None or any(met is self for met in run.met):
+            return None
+        self._begin(args, state)
+        return self._session.training(state)
 
     def _begin(self, args: TrainingArguments, state: TrainerState) -> None:
         if (run := running(state)) is not None:
@@ -201,8 +209,14 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         """Whether the callback is still one of the trainer's. One that another callback calls never was."""
         if trainer is None or not _is_among(self, _callbacks(trainer)):
             return lambda: True
-        watched = weakref.ref(trainer)
-        return lambda: _is_among(self, _callbacks(watched()))
+        watched, place = weakref.ref(trainer), [*map(id, _callbacks(trainer))].index(id(self))
+
+        def hears() -> bool:
+            callbacks = _callbacks(watched())
+            is_there = len(callbacks) > place and callbacks[place] is self
+            return is_there or _is_among(self, callbacks)  # asked at each tapped call: to search takes twice as long
+
+        return hears
 
     def _stands_back(self, trainer: Trainer | None) -> bool:
         """A trainer has one telemetry: that of the first of our callbacks."""

@@ -191,10 +191,11 @@ class Loop:
         self._marks.append(mark(trainer._metrics["train"] if trainer is not None and self._has_buffers else {}))
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
-        """Guarded apart from the rest: if the memory fails, a step still has its clock."""
+        """Guarded apart from the rest: if the memory fails, a step still has its clock. Without parts, as in a job of
+        several GPUs, there is something to do at a step's end only."""
         account = self._memory
-        self._memory_begins = guarded(account.begin_step)
-        self._memory_of_gradients = guarded(account.before_optimizer_step)
+        self._memory_begins = guarded(account.begin_step) if account.has_parts else _nothing
+        self._memory_of_gradients = guarded(account.before_optimizer_step) if account.has_parts else _nothing
         self._memory_ends = guarded(account.end_step)
         models = [getattr(trainer, name, None) for name in ("model", "ref_model")]
         guarded(account.watch)([model for model in models if model is not None], getattr(trainer, "optimizer", None))
@@ -227,6 +228,9 @@ class Loop:
         self._losses.append(copied(loss))
 
 
+def _nothing() -> None: ...
+
+
 def has_length(dataset: Any) -> bool:
     """Whether a dataset says how long it is. Of one that does not, transformers counts epochs by the planned steps."""
     try:
@@ -244,6 +248,8 @@ def copied(value: Any) -> Any:
     """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be written over before it is
     read. A copy on its device waits for nothing, and neither does the number of a plain tensor in main memory, which
     costs a fifth."""
+    if value.__class__ is float:
+        return value
     if _is_plain(value) and value.is_cpu and value.ndim == 0:
         return value.item()
     return value.detach().clone() if hasattr(value, "detach") else value

@@ -7,13 +7,15 @@ training. A log of an evaluation leaves them, and leftovers of an earlier traini
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 NewValues = dict[str, list[Any]]
 
 
-class Mark(NamedTuple):
+@dataclass(slots=True)
+class Mark:
     """How far the buffers are filled at one moment. It is all that the training thread takes: nothing but the ends of
     the lists changes, so that what lies between two marks can be read later."""
 
@@ -22,11 +24,20 @@ class Mark(NamedTuple):
     """In the same order."""
 
     def ends(self) -> dict[str, int]:
-        return dict(zip(self.lists, self.lengths, strict=True))
+        """Of what is a list."""
+        return {
+            key: end
+            for (key, values), end in zip(self.lists.items(), self.lengths, strict=True)
+            if values.__class__ is list
+        }
 
 
 def mark(buffers: Mapping[str, Any]) -> Mark:
-    return Mark(dict(buffers), [len(values) if values.__class__ is list else 0 for values in buffers.values()])
+    lists = dict(buffers)
+    try:
+        return Mark(lists, [*map(len, lists.values())])  # a third of what it takes to look at each of them first
+    except TypeError:  # not all of them have a length
+        return Mark(lists, [len(values) if values.__class__ is list else 0 for values in lists.values()])
 
 
 def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewValues:
@@ -39,7 +50,7 @@ def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewV
     found: NewValues = {}
     for before, after in pairwise(marks):
         starts, ends = before.ends(), after.ends()
-        for key in after.lists if keys is None else ends.keys() & keys:
+        for key in ends if keys is None else ends.keys() & keys:
             values, start, end = after.lists[key], starts.get(key, 0), ends[key]
             if start > end or before.lists.get(key) is not values:
                 start = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from akka_otel_callbacks.common.graders.figures import no_failures, set_graders
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -49,17 +49,21 @@ class Generated:
     """Per scoring, what it took."""
 
 
-class Trained(NamedTuple):
+@dataclass(slots=True)
+class Trained:
     """What one micro-batch of an update was made of. The masks are counted later, where nothing waits for it."""
 
     prompt_positions: int
-    completion_positions: int
     mask: Any
     """Of the completions' tokens."""
     own: Any
     """Of those that the model generated itself, where there are tools."""
     accumulated: float
     """How many micro-batches its loss is divided by."""
+
+    @property
+    def completion_positions(self) -> int:
+        return self.mask.numel()  # type: ignore[no-any-return]
 
     def tokens(self) -> Any:
         """How many the loss counts."""
@@ -89,10 +93,14 @@ class RLCapture(StepCapture):
 
     @property
     def values_held(self) -> int:
-        """A number of Python's takes about the memory of four positions of a mask."""
-        masked = sum([batch.completion_positions for batch in self.updated])
-        graded = sum(map(values_held, self.generated.graded))
-        return len(self.generated.lengths) * (1 + len(self.setting.terms)) + graded + masked // 4
+        """About. A number of Python's takes the memory of four positions of a mask, and an update's masks are slices of
+        one, of which only the last may be smaller."""
+        held = len(self.generated.lengths) * (1 + len(self.setting.terms))
+        if self.updated:
+            held += len(self.updated) * self.updated[0].completion_positions // 4
+        for batch in self.generated.graded:
+            held += values_held(batch)
+        return held
 
     def deliver(self, recorder: Recorder) -> None:
         values = self.values(UPDATE_KEYS if self.generated.scores else None)
@@ -144,7 +152,6 @@ class RLLoop(Loop):
 
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
-        self._generation_begins = self._memory.begin_generation
         self._generated = Generated()
         self._updated: list[Trained] = []
         self._tokens_seen = self._tokens_at_begin = state.num_input_tokens_seen
@@ -165,11 +172,14 @@ class RLLoop(Loop):
             self.missing.append(REGION)
         self._wrap(trainer, "_calculate_rewards", self._rewarded, self._scorings.begin)
         self._wrap(trainer, "compute_loss", self._trained)
-        self._own_lengths = self._wrap(trainer, "_generate", self._completed, self._generation_begins)
+        self._own_lengths = self._wrap(
+            trainer, "_generate", self._completed, self._memory.begin_generation if self._memory.has_parts else None
+        )
 
     def _start_anew(self) -> None:
         super()._start_anew()
-        self._generated, self._updated = Generated(timed=self._own_lengths), []
+        # The lists are handed in because a `default_factory` takes the training thread as long as all the rest.
+        self._generated, self._updated = Generated(self._own_lengths, None, None, [], [], []), []
 
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
         found = super().unused(state)
@@ -210,12 +220,12 @@ class RLLoop(Loop):
         if trainer is None or not trainer.model.training:
             return
         try:
-            inputs = argument(args, 2, "inputs")
+            inputs: Any = argument(args, 2, "inputs")
             prompts, mask = inputs["prompt_ids"], inputs["completion_mask"]
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
         accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)
-        self._updated.append(Trained(prompts.numel(), mask.numel(), mask, inputs.get("tool_mask"), accumulated))
+        self._updated.append(Trained(prompts.numel(), mask, inputs.get("tool_mask"), accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))

@@ -23,6 +23,7 @@ from akka_otel_callbacks.trl.attach import running, tap_train
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
 from akka_otel_callbacks.trl.handed import Handed
 from akka_otel_callbacks.trl.kinds import kind_of
+from akka_otel_callbacks.trl.loop import Loop
 from akka_otel_callbacks.trl.settings import engine_attributes
 from akka_otel_callbacks.trl.training import Training
 
@@ -96,6 +97,11 @@ class Session:
         if replaced is not None:
             replaced.state = state
         return replaced
+
+    def loop(self, state: TrainerState) -> Loop | None:
+        """Of the same training."""
+        training = self.training(state)
+        return None if training is None else training.loop
 
     def begin(
         self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, hears: Callable[[], bool]

@@ -204,8 +204,8 @@ class MemoryAccount:
     def __init__(self, allocators: Sequence[Allocator], *, parts: bool) -> None:
         self._allocators = tuple(allocators)
         self._max_allocated = self._max_reserved = 0
-        self._parts = parts and len(self._allocators) == 1
-        self._tensors = TensorCount(self._allocators[0].device) if self._parts else None
+        self.has_parts = parts and len(self._allocators) == 1
+        self._tensors = TensorCount(self._allocators[0].device) if self.has_parts else None
         self._step: Phase | None = None
         self._phase: Phase | None = None
         self._phases: list[Phase] = []

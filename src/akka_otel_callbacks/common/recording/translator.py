@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from akka_otel_callbacks.common.clock import now_ns
 from akka_otel_callbacks.common.guard import guarded
@@ -34,7 +35,8 @@ class Capture(Protocol):
     def deliver(self, recorder: Recorder) -> None: ...
 
 
-class Waiting(NamedTuple):
+@dataclass(slots=True)
+class Waiting:
     time_ns: int
     capture: Capture
     values: int
@@ -61,14 +63,17 @@ class Translator(threading.Thread):
         self._warned = False
 
     def add(self, capture: Capture, *, step: bool) -> None:
-        """Queues a capture. It is all that the training thread does."""
-        values = getattr(capture, "values_held", 0)
-        if self._queue and self._is_full(values, step=step):
-            if step:
-                self._recorder.overflow += 1
-            else:
-                self._amendments_dropped += 1
-            return
+        """Queues a capture. It is all that the training thread does. What one that waits alone holds is not counted:
+        there is room for it in any case, and in normal running no other one waits."""
+        values = 0
+        if self._queue:
+            values = getattr(capture, "values_held", 0)
+            if self._is_full(values, step=step):
+                if step:
+                    self._recorder.overflow += 1
+                else:
+                    self._amendments_dropped += 1
+                return
         self._append(capture, values)
 
     def waiting(self) -> int:
