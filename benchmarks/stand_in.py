@@ -6,10 +6,11 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
+from transformers import DefaultFlowCallback, Trainer, TrainerCallback, TrainerControl, TrainerState
 from trl import GRPOConfig
 
 ROLLOUTS, GROUP, MICRO_BATCHES, TOKENS = 32, 8, 4, 256
@@ -26,7 +27,14 @@ PER_MICRO_BATCH = (
 LOG_KEYS = 28
 
 
-class GRPOTrainer(Trainer):
+class BaseTrainer(Trainer):
+    """Whose step TRL's own one extends, so that a tap of it is met twice."""
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        return self.compute_loss(model, self._batch)
+
+
+class GRPOTrainer(BaseTrainer):
     """As TRL's, as far as a callback can see, with answers prepared beforehand."""
 
     def __init__(self, output_dir: Path, rollouts: int = ROLLOUTS, terms: Sequence[str] = TERMS) -> None:
@@ -63,7 +71,7 @@ class GRPOTrainer(Trainer):
         return self._scores
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        return self.compute_loss(model, self._batch)
+        return super(type(self), self).training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         return self._loss
@@ -72,15 +80,18 @@ class GRPOTrainer(Trainer):
         return self._norm
 
 
-_BODY = {name: value for name, value in vars(GRPOTrainer).items() if name not in ("__dict__", "__weakref__")}
-
-
 def own_class() -> type[GRPOTrainer]:
     """The class once more, shared with nobody: a logger that taps its methods must cost the other loggers nothing."""
-    return type("GRPOTrainer", (Trainer,), dict(_BODY))
+    return _copied(GRPOTrainer, _copied(BaseTrainer, Trainer))
+
+
+def _copied(kind: type[Any], base: type[Any]) -> type[Any]:
+    body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(kind.__name__, (base,), body)
 
 
 def begin(trainer: GRPOTrainer, callbacks: list[TrainerCallback]) -> None:
+    trainer.callback_handler = SimpleNamespace(callbacks=[DefaultFlowCallback(), *callbacks])
     for callback in callbacks:
         callback.on_train_begin(trainer.args, trainer.state, trainer.control, **_handed(trainer))
 
