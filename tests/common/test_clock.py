@@ -47,12 +47,22 @@ def test_it_follows_a_clock_that_is_set_forward_and_not_one_that_is_set_back(sys
     assert 0.01e9 <= ours.now_ns() - ahead_ns < HOUR_NS / 60
 
 
+def test_an_earlier_reading_has_the_time_that_it_was_then(system: SystemClock) -> None:
+    ours = Clock()
+    reading_ns, then_ns = time.monotonic_ns(), system()
+    time.sleep(0.01)
+    system.set_by_ns = -HOUR_NS
+    assert abs(ours.unix_ns(reading_ns) - then_ns) < HOUR_NS / 60
+    assert ours.now_ns() - ours.unix_ns(reading_ns) >= 0.01e9
+
+
 def test_times_of_a_series_grow_when_the_clock_is_set_back(
     system: SystemClock, environment: pytest.MonkeyPatch, start: Callable[..., Telemetry]
 ) -> None:
     ours = Clock()
-    for module in ("recording.translator", "recording.recorder", "export.own", "export.producer"):
+    for module in ("recording.recorder", "export.own", "export.producer"):
         environment.setattr(f"akka_otel_callbacks.common.{module}.now_ns", ours.now_ns)
+    environment.setattr("akka_otel_callbacks.common.recording.translator.unix_ns", ours.unix_ns)
     with otlp_sink() as sink:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
         telemetry = start()

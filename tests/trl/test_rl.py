@@ -62,7 +62,7 @@ def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
         memory=None,
         setting=Setting(by_sequence=False, losses_add_up=False, terms=["a", "b"], weights={}, group=None),
         generated=Generated(lengths=[3, 1, 2]),
-        updated=[Trained(500, mask, None, 1)] * 2,
+        updated=[Trained(500, mask.numel(), mask, None, 1)] * 2,
         tokens=6,
     )
     assert capture.values_held == 3 * 3 + 1000

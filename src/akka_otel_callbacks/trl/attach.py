@@ -95,7 +95,7 @@ class _Entry:
 
     listener: Listener
     owner: weakref.ReferenceType[object]
-    name: str
+    hears: Callable[[], bool]
     after: Hook
     before: Callable[[], object] | None
     failed: Callable[[BaseException, float], object] | None
@@ -154,7 +154,7 @@ class Listener:
             return False
         guarded_before = guarded(before) if before is not None else None
         guarded_failed = guarded(failed) if failed is not None else None
-        entry = _Entry(self, weakref.ref(owner), name, hook, guarded_before, guarded_failed, set())
+        entry = _Entry(self, weakref.ref(owner), self.hears, hook, guarded_before, guarded_failed, set())
         with _changing:
             self._forget(id(owner), name)
             self._own[id(owner), name] = entry
@@ -234,11 +234,12 @@ def _heard(call: Call, name: str) -> Call:
         owner = args[0] if args else kwargs.get("self")  # it may be called as `Trainer.train(self=trainer)`
         thread = get_ident()
         for entry in hearers.get(id(owner), ()):
-            if entry.owner() is owner and (thread in entry.inside or entry.listener.hears()):
-                break
+            if entry.owner() is owner:
+                if thread in entry.inside:
+                    return call(*args, **kwargs)
+                if entry.hears():
+                    break
         else:
-            return call(*args, **kwargs)
-        if thread in entry.inside:
             return call(*args, **kwargs)
         if entry.before is not None:
             entry.before()

@@ -54,16 +54,13 @@ class Trained:
     """What one micro-batch of an update was made of. The masks are counted later, where nothing waits for it."""
 
     prompt_positions: int
+    completion_positions: int
     mask: Any
     """Of the completions' tokens."""
     own: Any
     """Of those that the model generated itself, where there are tools."""
     accumulated: float
     """How many micro-batches its loss is divided by."""
-
-    @property
-    def completion_positions(self) -> int:
-        return self.mask.numel()  # type: ignore[no-any-return]
 
     def tokens(self) -> Any:
         """How many the loss counts."""
@@ -93,26 +90,27 @@ class RLCapture(StepCapture):
 
     @property
     def values_held(self) -> int:
-        """About. A number of Python's takes the memory of four positions of a mask, and an update's masks are slices of
-        one, of which only the last may be smaller."""
-        held = len(self.generated.lengths) * (1 + len(self.setting.terms))
-        if self.updated:
-            held += len(self.updated) * self.updated[0].completion_positions // 4
-        for batch in self.generated.graded:
-            held += values_held(batch)
-        return held
+        """A number of Python's takes about the memory of four positions of a mask."""
+        held = 0
+        for batch in self.updated:
+            held += batch.completion_positions
+        held //= 4
+        for graded in self.generated.graded:
+            held += values_held(graded)
+        return len(self.generated.lengths) * (1 + len(self.setting.terms)) + held
 
     def deliver(self, recorder: Recorder) -> None:
-        values = self.values(UPDATE_KEYS if self.generated.scores else None)
+        given = self._scores()
+        values = self.values(UPDATE_KEYS if given else None)
         step = self.complete(update_step(values, self._counts()))
         losses = values.get("policy_loss")
         if isinstance(losses, list) and len(losses) == len(self.updated):
             step.policy_loss = sum(map(self._share_of_loss, losses, self.updated))
         step.timing_s = phases(step.duration_s, self.generated)
         self.set_mfu(step, self._positions(), step.timing_s[Phase.UPDATE_ACTOR])
-        if self.generated.scores:
+        if given:
             # By column: a list for each of thousands of rows would have Python's garbage collector run.
-            scorings = [(_list(scores.T), _list(weights)) for scores, weights in self.generated.scores]
+            scorings = [(_list(scores.T), _list(weights)) for scores, weights in given]
             set_rewards(step, scored(scorings, self.setting.terms, self.setting.group))
         else:
             set_logged_rewards(step, values, self.setting.weights)
@@ -120,6 +118,15 @@ class RLCapture(StepCapture):
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)
+
+    def _scores(self) -> list[tuple[Any, Any]]:
+        """What TRL is known to give. For anything else the log's figures stand."""
+        terms = len(self.setting.terms)
+        return [
+            (scores, weights)
+            for scores, weights in self.generated.scores
+            if getattr(scores, "ndim", 0) == 2 and scores.size(1) == terms
+        ]
 
     def _share_of_loss(self, loss: float, batch: Trained) -> float:
         return loss if self.setting.losses_add_up else loss / batch.accumulated
@@ -225,7 +232,7 @@ class RLLoop(Loop):
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
         accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)
-        self._updated.append(Trained(prompts.numel(), mask, inputs.get("tool_mask"), accumulated))
+        self._updated.append(Trained(prompts.numel(), mask.numel(), mask, inputs.get("tool_mask"), accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
@@ -233,8 +240,6 @@ class RLLoop(Loop):
             return
         self._generated.graded.append(graded)
         self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
-        if getattr(result, "ndim", 0) != 2 or result.size(1) != len(self._terms):
-            return  # not what TRL is known to give: the log's figures stand
         weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
             weights = [1.0] * len(self._terms)

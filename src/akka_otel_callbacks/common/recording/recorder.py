@@ -179,6 +179,9 @@ def _figures(step: Step, labels: Labels, nonfinite: Counter[NonFinite]) -> Figur
         value = getattr(step, field)
         if value is None:
             continue
+        if value.__class__ is float and math.isfinite(value):  # nearly all of them are; a tenth of a step's translation
+            figures[metric] = ((value, NO_ATTRIBUTES),)
+            continue
         points = []
         for raw, attributes in _series(value, metric, by, labels):
             figure = number(raw)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.clock import unix_ns
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -37,7 +37,8 @@ class Capture(Protocol):
 
 @dataclass(slots=True)
 class Waiting:
-    time_ns: int
+    monotonic_ns: int
+    """When it was captured. The training thread leaves it to others to make a date of it, which takes 2 µs."""
     capture: Capture
     values: int
 
@@ -83,7 +84,7 @@ class Translator(threading.Thread):
     def known_until_ns(self, now_ns: int) -> int:
         """Up to when all that was captured is translated."""
         try:
-            return min(self._queue[0].time_ns - 1, now_ns)
+            return min(unix_ns(self._queue[0].monotonic_ns) - 1, now_ns)
         except IndexError:
             return now_ns
 
@@ -146,7 +147,7 @@ class Translator(threading.Thread):
     @guarded
     def _translate(self, waiting: Waiting) -> None:
         before = self._recorder.steps
-        self._recorder.reported_ns = waiting.time_ns
+        self._recorder.reported_ns = unix_ns(waiting.monotonic_ns)
         waiting.capture.deliver(self._recorder)
         if self._recorder.steps != before:
             for loop in self._loops:
@@ -154,7 +155,7 @@ class Translator(threading.Thread):
 
     def _append(self, capture: Capture, values: int) -> None:
         self._values_added += values
-        self._queue.append(Waiting(now_ns(), capture, values))
+        self._queue.append(Waiting(time.monotonic_ns(), capture, values))
         if self._asleep:
             self._ring()
 
