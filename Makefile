@@ -53,7 +53,7 @@ test-python%:
 test-verl: $(VERL)  ## The verl backend on verl's own classes and on recorded log calls
 	.venv-verl/bin/python -m pytest -q tests/verl --ignore=tests/verl/e2e
 
-test-verl-e2e: $(VERL)  ## Real verl trainings on the CPU; about a minute each. VERL_E2E=all adds further trainers
+test-verl-e2e: $(VERL) programs  ## Real verl trainings on the CPU; about a minute each. VERL_E2E=all adds further trainers
 	.venv-verl/bin/python -m pytest -q tests/verl/e2e
 
 test-vllm: $(VERL)  ## vLLM's own classes on Ray's endpoint; the wheel takes 700 MB

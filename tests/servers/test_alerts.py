@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from tests.servers import queries
+from tests.servers.dashboards import FIRE_AT_ONCE
 from tests.servers.expected import without_dialect
 from tests.servers.queries import SERIES, Query
 from tests.servers.world import World
@@ -17,8 +19,6 @@ HOLDS_FOR: Mapping[str, Sequence[str]] = {
     "AkkaRunStalled": ("grpo", "sft"),
     "AkkaFirstStepOverdue": ("grpo", "sft"),
     "AkkaLossNotFinite": ("sft",),
-    "AkkaTruncationRising": ("grpo",),
-    "AkkaGraderFailing": ("grpo",),
     "AkkaXidOfTheHardware": ("sft",),
     "AkkaGpuLost": ("sft",),
     "AkkaGpuRepairPending": ("sft",),
@@ -26,13 +26,11 @@ HOLDS_FOR: Mapping[str, Sequence[str]] = {
 }
 """The runs for which a rule's condition holds at a time of their replay, in which steps of seconds take hours."""
 MAY_HOLD_FOR = {
+    "AkkaGraderFailing": "the rule fails by the length of what a tiny model writes",
     "AkkaTruncationRising": "it depends on what a tiny model writes",
-    "AkkaDeadGroups": "it depends on what a tiny model writes",
-    "AkkaEntropyCollapsed": "it depends on what a tiny model writes",
-    "AkkaThroughputHalved": "it depends on how busy the machine is",
     "AkkaRunReportsNothing": "the service may begin before the runs of its projects",
 }
-"""Rules whose condition nobody can foresee here."""
+"""Rules whose condition nobody can foresee here. The runs are too short for those that want more than ten steps."""
 NO_SERIES = {"akka_optimize_training_telemetry_overflow_total": "no attribute has too many values"}
 """Series that no run here has, and why."""
 
@@ -59,16 +57,12 @@ def test_a_rule_reads_series_that_are_there(world: World, query: Query) -> None:
 
 def test_no_alert_fires_on_a_healthy_run_and_some_do_on_one_that_goes_wrong(world: World) -> None:
     """In the Prometheus that scraped the runs while they ran, with the rules as they are shipped."""
-    firing = {
-        (course.labels["alertname"], course.labels.get(RUN, ""))
-        for course in world.given("scrape")
-        if course.labels["__name__"] == "ALERTS" and course.labels["alertstate"] == "firing"
-    }
-    assert firing == {
-        ("AkkaLossNotFinite", "sft"),
-        ("AkkaXidOfTheHardware", "sft"),
-        ("AkkaGpuRepairPending", "sft"),
-    }
+    firing = defaultdict(set)
+    for course in world.given("scrape"):
+        if course.labels["__name__"] == "ALERTS" and course.labels["alertstate"] == "firing":
+            firing[course.labels.get(RUN, "")].add(course.labels["alertname"])
+    assert firing.keys() == {"sft"}
+    assert firing["sft"] >= FIRE_AT_ONCE
 
 
 def test_the_tables_name_rules_that_exist() -> None:
