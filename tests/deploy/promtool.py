@@ -69,17 +69,21 @@ def written_rules(dialect: Dialect) -> list[dict[str, Any]]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-def run(alert: str, dialect: Dialect, tests: Sequence[dict[str, Any]], folder: Path) -> None:
-    """An AssertionError if an alert is not as the tests expect it. Only its own rule is loaded, which takes a tenth of
-    the time.
+def rule_of(alert: str, dialect: Dialect) -> dict[str, Any]:
+    [rule] = [rule for rule in written_rules(dialect) if rule["alert"] == alert]
+    return rule
+
+
+def run(rule: dict[str, Any], tests: Sequence[dict[str, Any]], folder: Path) -> None:
+    """An AssertionError if an alert is not as the tests expect it.
 
     Args:
+        rule: its own rule alone, which takes a tenth of the time that all of them take.
         tests: in promtool's form; each starts with an empty server.
         folder: an empty one, for promtool's files.
     """
-    [rule] = [rule for rule in written_rules(dialect) if rule["alert"] == alert]
     rules, test = folder / "rules.yml", folder / "test.yml"
-    rules.write_text(yaml.safe_dump({"groups": [{"name": alert, "rules": [rule]}]}))
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "tested", "rules": [rule]}]}))
     test.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [*tests]}))
     check("test", "rules", test)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from akka_otel_callbacks.common.gpu.xid_codes import XIDS, Cause
-from tests.deploy.promtool import REGISTRY, as_test, cases, check, run, series_of, written_rules
+from tests.deploy.promtool import REGISTRY, as_test, cases, check, rule_of, run, series_of, written_rules
 from tools.deploy.deployment import RULES, rules_path
 from tools.deploy.form import Alerts, read
 from tools.deploy.notation import Notation
@@ -26,7 +26,7 @@ READ_BY_2_42 = ("scrape", "collector")
 @pytest.mark.parametrize("alert", NAMES)
 def test_an_alert_fires_when_it_should_and_only_then(alert: str, dialect: Dialect, tmp_path: Path) -> None:
     notation = Notation(REGISTRY, dialect)
-    run(alert, dialect, [as_test(case, notation) for case in CASES if case.alert == alert], tmp_path)
+    run(rule_of(alert, dialect), [as_test(case, notation) for case in CASES if case.alert == alert], tmp_path)
 
 
 @pytest.mark.parametrize("alert", NAMES)
@@ -53,13 +53,13 @@ def test_an_alert_names_its_run_and_says_what_to_do(tmp_path: Path) -> None:
     [case] = [case for case in CASES if case.case == "Steps of a second stop after half an hour"]
     notation = Notation(REGISTRY, "scrape")
     run_of_case = {"run.id": "a", "run.attempt": "1", "run.engine": "trl", "run.method": "GRPO"}
-    [rule] = [rule for rule in written_rules("scrape") if rule["alert"] == case.alert]
+    rule = rule_of(case.alert, "scrape")
     expected = {
         "exp_labels": {"severity": "critical", **{notation.label(name): is_ for name, is_ in run_of_case.items()}},
         "exp_annotations": {**rule["annotations"], "summary": "Run a, attempt 1, has stopped making steps."},
     }
     alerts = [{"alertname": case.alert, "eval_time": "46m", "exp_alerts": [expected]}]
-    run(case.alert, "scrape", [{**series_of(case, notation), "alert_rule_test": alerts}], tmp_path)
+    run(rule, [{**series_of(case, notation), "alert_rule_test": alerts}], tmp_path)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
