@@ -130,6 +130,22 @@ def test_the_cursor_and_the_zoom_are_the_same_in_all_charts(
         page.wait_for_function("document.getElementById('at').textContent === '0:00:00'")
 
 
+def test_a_page_can_be_printed(browser: Browser, made: Callable[..., str], tmp_path: Path) -> None:
+    """In A4's width, and in dark ink whatever the theme."""
+    with opened(browser, made(record(tmp_path)), theme="dark") as page:
+        page.evaluate("addEventListener('beforeprint', () => { window.worn = getComputedStyle(document.body).color })")
+        assert len(page.pdf()) > 20_000
+        assert page.evaluate("window.worn") == "rgb(27, 31, 36)"
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 720, "height": 1000})
+        boxes = page.evaluate(
+            "[...document.querySelectorAll('.chart svg')].map(one => one.getBoundingClientRect().toJSON())"
+        )
+        assert all(box["height"] > 90 and box["right"] < 720 for box in boxes)
+        assert overlaps(page) == []
+
+
 def test_two_runs_in_the_same_panels(
     browser: Browser, made: Callable[..., str], runs: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -39,7 +39,13 @@ function draw(view) {
   view.drawing.setOption(options(view.chart, view.found.filter(entry => !view.hidden.has(entry.id))), { notMerge: true });
   view.found.forEach((entry, place) => { paint(view.values[place].swatch, entry); });
   view.area.setAttribute('aria-label', described(view));
+  forPaper(view);
   tell(view);
+}
+
+/* Paper has another width than the window: there a chart is scaled. */
+function forPaper(view) {
+  view.area.querySelector('svg').setAttribute('viewBox', `0 0 ${view.drawing.getWidth()} ${view.drawing.getHeight()}`);
 }
 
 function paint(swatch, entry) {

@@ -155,4 +155,8 @@ document.querySelectorAll('[data-axis]').forEach(button => button.addEventListen
   document.querySelectorAll('[data-axis]').forEach(one => one.setAttribute('aria-pressed', String(one === button)));
   redraw();
 }));
-new ResizeObserver(() => views.forEach(view => { view.drawing.resize(); placeCursor(view); })).observe(document.getElementById('panels'));
+new ResizeObserver(() => views.forEach(view => { if (!matchMedia('print').matches) view.drawing.resize(); forPaper(view); placeCursor(view); })).observe(document.getElementById('panels'));
+/* Paper is white. */
+let worn = null;
+addEventListener('beforeprint', () => { worn = document.documentElement.dataset.theme; dress('light'); redraw(); });
+addEventListener('afterprint', () => { dress(worn); redraw(); });
