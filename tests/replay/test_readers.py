@@ -167,6 +167,15 @@ def test_event_files_of_verl_in_the_order_of_their_times(tmp_path: Path) -> None
     assert [(row.number, row.part, row.values["actor/loss"]) for row in log.rows] == [(1, 0, 1.0), (2, 1, 0.5)]
 
 
+def test_a_validation_of_verl_has_a_row_and_a_time_of_its_own(tmp_path: Path) -> None:
+    calls = [({"train/loss": 0.5, "train/lr": 0.25}, 2, 10.0), ({"val/loss": 1.0}, 2, 15.0)]
+    log = tensorboard.read([events(tmp_path, calls)])
+    assert [(row.values, row.time_ns) for row in log.rows] == [
+        ({"train/loss": 0.5, "train/lr": 0.25}, 10_000_000_000),
+        ({"val/loss": 1.0}, 15_000_000_000),
+    ]
+
+
 def test_an_event_file_that_was_cut_off(tmp_path: Path) -> None:
     file = events(tmp_path, [({"train/loss": float(step), "train/epoch": 1.0}, step, 10.0) for step in range(1, 50)])
     file.write_bytes(file.read_bytes()[:-200])

@@ -13,6 +13,8 @@ from akka_otel_callbacks.replay.scalars import step_number
 MARK = b"brain.Event:"
 """In the first record of every event file."""
 TRAIN, EVAL, EPOCH = "train/", "eval/", "train/epoch"
+VALIDATION = "val/loss"
+"""Of verl's supervised trainers."""
 LATEST_S = 2**63 / 1e9
 """The end of what OTLP can say."""
 OF_TRL = frozenset({EPOCH, "train/learning_rate", "train/train_loss"})
@@ -59,18 +61,22 @@ def _key(tag: str) -> str:
 
 
 def _rows(scalars: Iterable[Scalar]) -> Iterator[list[Scalar]]:
-    """What one call of the logger wrote: the scalars of a step in a row, up to an epoch, which transformers puts last,
-    or to one that was there already."""
+    """What one call of the logger wrote."""
     row: list[Scalar] = []
     for scalar in scalars:
-        if row and (
-            scalar.step != row[0].step or row[-1].tag == EPOCH or any(scalar.tag == before.tag for before in row)
-        ):
+        if row and _begins(scalar, row):
             yield row
             row = []
         row.append(scalar)
     if row:
         yield row
+
+
+def _begins(scalar: Scalar, row: Sequence[Scalar]) -> bool:
+    """Whether a scalar is of another call than the row before it: of another step, behind the epoch, which transformers
+    puts last, a validation that verl logs by itself, or one that was there already."""
+    is_apart = scalar.step != row[0].step or row[-1].tag == EPOCH or scalar.tag == VALIDATION
+    return is_apart or any(scalar.tag == before.tag for before in row)
 
 
 def _scalars(path: Path) -> Iterator[Scalar]:
