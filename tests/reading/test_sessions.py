@@ -185,6 +185,28 @@ def test_several_points_of_a_gauge_are_taken_in_the_order_of_their_times_and_onc
         assert _values(path) == [-time for time in range(1, 13)]
 
 
+@given(st.lists(st.permutations("abc").map(lambda terms: terms[1:]), min_size=1, max_size=6))
+def test_series_are_told_apart_in_whatever_order_they_come(documents: list) -> None:
+    """The second and third of each document's terms: one of three is missing."""
+    with TemporaryDirectory() as directory:
+        path, expected = Path(directory) / "metrics.jsonl", {}
+        with path.open("w") as file:
+            for number, terms in enumerate(documents, 1):
+                points = [
+                    {
+                        "timeUnixNano": str(number),
+                        "asDouble": number,
+                        "attributes": [{"key": "k", "value": {"stringValue": term}}],
+                    }
+                    for term in terms
+                ]
+                file.write(_document({"name": "g", "gauge": {"dataPoints": points}}))
+                for term in terms:
+                    expected.setdefault((("k", term),), []).append(number)
+        (only,) = Recording(path).sessions
+        assert {series.labels: [*series.values] for series in only.of("g")} == expected
+
+
 def test_the_figure_that_holds_now_is_no_step(path: Path) -> None:
     """Each line ends with it, at the time of the export."""
     path.write_text(

@@ -21,8 +21,8 @@ COLUMNS = ("run", "attempt", "instance", "metric", "attributes", "unit", "statis
 
 def write_json(runs: Sequence[Run], to: TextIO) -> None:
     """One document, in ASCII: nothing in it can command a terminal."""
-    text = json.dumps({"runs": [_run(run) for run in runs]}, allow_nan=False)
-    to.write(text.replace("\x7f", "\\u007f") + "\n")
+    json.dump({"runs": [_run(run) for run in runs]}, to, allow_nan=False)
+    to.write("\n")
 
 
 def write_csv(runs: Sequence[Run], to: TextIO) -> None:

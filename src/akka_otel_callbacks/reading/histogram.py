@@ -99,8 +99,6 @@ class Histogram:
     def since(self, earlier: Histogram) -> list[Bucket]:
         """What came into each bucket between an earlier point of the series and this one; everything where the series
         was counted anew meanwhile."""
-        if earlier.count > self.count:
-            return self.buckets
         past = earlier.buckets
         new = [
             replace(bucket, count=bucket.count - sum(was.count for was in past if was.is_within(bucket)))
