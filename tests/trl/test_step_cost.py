@@ -18,12 +18,19 @@ def contenders(tmp_path: Path) -> Iterator[list[step_cost.Contender]]:
         yield [step_cost.Contender(name, logger, tmp_path) for name, logger in given.items()]
 
 
-def test_what_came_before_the_measurement_makes_no_logger_a_slow_one(contenders: list[step_cost.Contender]) -> None:
+def test_neither_a_slow_begin_nor_a_pause_makes_a_logger_a_slow_one(contenders: list[step_cost.Contender]) -> None:
     nothing = contenders[0]
     nothing.spent_s = 60.0
     nothing.forget()
     nothing.turn()
     assert len(nothing.microseconds) == len(nothing.cold_microseconds) == step_cost.BATCH // 2
+    nothing.spent_s = 60.0
+    nothing.microseconds = [10.0, 10.0, 1e7]
+    nothing.turn()
+    assert len(nothing.microseconds) == 3 + step_cost.BATCH // 2
+    nothing.microseconds = [1e7]
+    nothing.turn()
+    assert len(nothing.microseconds) == 1 + 2
 
 
 def test_a_turn_ends_with_all_of_its_steps_exported(contenders: list[step_cost.Contender]) -> None:
