@@ -28,12 +28,13 @@ from tests.servers.world import Answer
 ON_RAY = "Ray's nodes and vLLM's servers: tests/verl/e2e/test_servers.py"
 ON_VERL = "only verl has it: tests/verl/e2e/test_servers.py"
 ON_GPU = "the memory of a GPU, which these runs have not: tests/verl/e2e/test_servers.py"
+NO_GPU = "the memory of a GPU, which a supervised run of these tests has not"
 HEALTHY = "nothing is wrong with this run"
 TOOLS = "no tools in this run: tests/verl/e2e/test_servers.py"
 
 NO_RESULT: Mapping[str, str] = {
     "fleet.json: Reinforcement runs (H)": HEALTHY,
-    "fleet.json: Devices in use (A)": "these runs train on a CPU: tests/verl/e2e/test_servers.py",
+    "fleet.json: Devices in use (A)": "trainings on a CPU have no accelerators to count",
     "gpus.json: Utilization, as Ray measured it (A)": ON_RAY,
     "gpus.json: vLLM's cache (A)": ON_RAY,
     "gpus.json: vLLM's requests (A)": ON_RAY,
@@ -42,13 +43,13 @@ NO_RESULT: Mapping[str, str] = {
     "rl.json: Loss (B)": ON_VERL,
     "rl.json: Tool calls (A)": TOOLS,
     "rl.json: Failed tool calls (A)": TOOLS,
-    "rl.json: Waiting (A)": ON_VERL,
+    "rl.json: Waiting (A)": "trainer and rollout take turns on the same device",
     "rl.json: Memory at a step's peak (A)": ON_GPU,
     "rl.json: Highest memory so far (A)": ON_GPU,
     "rl.json: Highest memory so far (B)": ON_GPU,
-    "sft.json: Memory at a step's peak (A)": ON_GPU,
-    "sft.json: Highest memory so far (A)": ON_GPU,
-    "sft.json: Highest memory so far (B)": ON_GPU,
+    "sft.json: Memory at a step's peak (A)": NO_GPU,
+    "sft.json: Highest memory so far (A)": NO_GPU,
+    "sft.json: Highest memory so far (B)": NO_GPU,
 }
 """Queries without a result here, and why."""
 
