@@ -91,6 +91,7 @@ programs:
 
 # Variables, because a comma in an argument of `call` would end the argument.
 WITH_TRL = -e '.[trl,grpc,prometheus,dev]'
+WITH_NEWEST_TRL = $(WITH_TRL) -e '.[examples,tensorboard]'
 WITH_VERL = -e '.[grpc,prometheus,dev]' -e ./examples/verl_cpu
 WITH_NEITHER = -e '.[grpc]' hypothesis pytest pyyaml opentelemetry-exporter-otlp-proto-grpc \
   opentelemetry-exporter-otlp-proto-http
@@ -114,7 +115,7 @@ define environment
 endef
 
 $(TRL): pyproject.toml constraints/trl.txt
-	$(call environment,.venv-trl,trl.txt,$(WITH_TRL) -e '.[examples,tensorboard]')
+	$(call environment,.venv-trl,trl.txt,$(WITH_NEWEST_TRL))
 
 $(OLDEST): pyproject.toml constraints/trl-oldest.txt
 	$(call environment,.venv-trl-oldest,trl-oldest.txt,$(WITH_TRL))
