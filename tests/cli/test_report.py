@@ -37,6 +37,19 @@ def test_of_a_folder_of_runs_it_shows_the_newest(tmp_path: Path) -> None:
     assert runs_of(tmp_path / "new" / "report.html") == ["new"]
 
 
+def test_without_a_path_it_shows_the_newest_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AKKA_OTEL_DIR", raising=False)
+    for run_id in ("old", "new"):
+        record(tmp_path / "akka-otel" / run_id, 3, run_id=run_id)
+    assert report().exit_code == 0
+    assert runs_of(tmp_path / "akka-otel" / "new" / "report.html") == ["new"]
+    monkeypatch.setenv("AKKA_OTEL_DIR", str(tmp_path / "elsewhere"))
+    result = report()
+    assert result.exit_code == 2
+    assert "elsewhere here. Name the folder or the file of one." in result.stderr
+
+
 def test_several_runs_make_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = report(*(record(tmp_path / name, 3, run_id=name) for name in ("one", "other")))

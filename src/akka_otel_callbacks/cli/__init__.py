@@ -107,8 +107,12 @@ def watch_command(
 @app.command("report")
 def report_command(
     paths: Annotated[
-        list[Path], typer.Argument(help="A run's folder, a folder of runs, or a file of OTLP/JSON lines. Or several.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="A run's folder, a folder of runs, or a file of OTLP/JSON lines. Or several.",
+            show_default="the newest run in AKKA_OTEL_DIR or akka-otel",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Where the page goes.", show_default="report.html in the run's folder"),
@@ -117,7 +121,7 @@ def report_command(
     """Write a page with a run's figures over time and what deserves attention: one HTML file that opens anywhere."""
     from akka_otel_callbacks.cli.report import report
 
-    report(paths, output)
+    report(paths or (), output)
 
 
 @app.command("replay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from akka_otel_callbacks.cli.output import printable, stderr, stop
 from akka_otel_callbacks.cli.table import count_of
-from akka_otel_callbacks.reading import Reader, Run, Source, files, runs
+from akka_otel_callbacks.reading import Reader, Run, Source, default_folder, files, runs
 
 LONG_BYTES = 2**24
 """Bytes. A longer file takes a moment to read, so a bar shows how far it is."""
@@ -32,6 +33,18 @@ class Opened:
     reader: Reader
     runs: list[Run] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+def usual_folder() -> Path:
+    """Where runs write to here.
+
+    Raises:
+        Exit: none has.
+    """
+    folder = default_folder(os.environ)
+    if not folder.exists():
+        raise stop(f"No run has written to {folder} here. Name the folder or the file of one.", code=2)
+    return folder
 
 
 def open_runs(path: Path) -> Opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from akka_otel_callbacks.cli.open import open_runs
+from akka_otel_callbacks.cli.open import open_runs, usual_folder
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.report import Report
 from akka_otel_callbacks.report.history import histories
@@ -14,9 +14,14 @@ FILE, OF_SEVERAL = "report.html", "akka-otel-report.html"
 
 
 def report(paths: Sequence[Path], output: Path | None = None) -> None:
-    """Writes the page and says where it is. What cannot be read ends with the reason, as `show` does."""
+    """Writes the page and says where it is. What cannot be read ends with the reason, as `show` does.
+
+    Args:
+        paths: of which the newest run each; by default where runs write to here.
+        output: the file; by default in the run's folder.
+    """
     runs, places = [], []
-    for path in paths:
+    for path in paths or (usual_folder(),):
         opened = open_runs(path)
         if not opened.runs:
             raise stop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -11,11 +10,11 @@ from typing import TextIO
 
 from akka_otel_callbacks.cli.beside import beside
 from akka_otel_callbacks.cli.data import write_csv, write_json
-from akka_otel_callbacks.cli.open import open_runs
-from akka_otel_callbacks.cli.output import printable, stderr, stdout, stop
+from akka_otel_callbacks.cli.open import open_runs, usual_folder
+from akka_otel_callbacks.cli.output import printable, stderr, stdout
 from akka_otel_callbacks.cli.table import count_of
 from akka_otel_callbacks.cli.view import view
-from akka_otel_callbacks.reading import Run, default_folder
+from akka_otel_callbacks.reading import Run
 
 
 class As(Enum):
@@ -38,7 +37,7 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
         every_run: shows all runs in the files, one after the other, and all processes of each.
         form: tables for a person, or data.
     """
-    opened = [open_runs(path) for path in paths or (_usual_folder(),)]
+    opened = [open_runs(path) for path in paths or (usual_folder(),)]
     runs = [run for each in opened for run in (each.runs if every_run else each.runs[-1:])]
     notes = [note for each in opened for note in each.notes]
     for each in opened:
@@ -56,10 +55,3 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
             stdout().print(view(run, stdout().width, every_process=every_run))
     for note in notes:
         (stdout() if form is As.TABLES else stderr()).print(note, style="dim", soft_wrap=True)
-
-
-def _usual_folder() -> Path:
-    folder = default_folder(os.environ)
-    if not folder.exists():
-        raise stop(f"No run has written to {folder} here. Name the folder or the file of one.", code=2)
-    return folder
