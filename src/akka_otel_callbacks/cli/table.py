@@ -15,7 +15,7 @@ from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.scope import SCOPE
-from akka_otel_callbacks.reading import Series, Session
+from akka_otel_callbacks.reading import Series, Session, words
 from akka_otel_callbacks.reading.points import Key
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -149,8 +149,8 @@ def whose(key: Key, ours: Set[str]) -> str:
 
 
 def short(name: str) -> str:
-    """A name without the prefix that all of ours have."""
-    return printable(name.removeprefix(names.PREFIX))
+    """A name without the prefix that all of ours have, as a terminal can print it."""
+    return printable(words.short(name))
 
 
 def count_of(number: int, thing: str, things: str = "") -> str:

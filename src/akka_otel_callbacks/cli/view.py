@@ -11,12 +11,13 @@ from rich.text import Text
 
 from akka_otel_callbacks.cli.output import printable
 from akka_otel_callbacks.cli.story import story
-from akka_otel_callbacks.cli.table import count_of, figure, tables
+from akka_otel_callbacks.cli.table import count_of, tables
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.reading import Run, Session
 from akka_otel_callbacks.reading.ending import How
 from akka_otel_callbacks.reading.follower import is_gone
+from akka_otel_callbacks.reading.words import duration
 
 TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 SETTINGS = (
@@ -28,7 +29,6 @@ SETTINGS = (
 PROCESS = (names.ATTR_SERVICE_NAME, names.ATTR_SERVICE_INSTANCE_ID)
 NAMED = 4
 """Further processes that a line names at most."""
-PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def view(run: Run, width: int, *, every_process: bool = False) -> RenderableType:
@@ -95,17 +95,6 @@ def _last(attribute: Attribute) -> str:
 def _process(session: Session) -> str:
     resource: Mapping[str, str] = session.resource
     return printable(next((resource[name.name] for name in reversed(PROCESS) if name.name in resource), "unnamed"))
-
-
-def duration(seconds: float) -> str:
-    """A duration as a person says it: `3.2 s`, `12 min 4 s`, `2 d 3 h`."""
-    if seconds < 60:
-        return f"{figure(max(seconds, 0.0))} s"
-    for size, unit in PERIODS:
-        if seconds >= size:
-            smaller = {"d": (3600, "h"), "h": (60, "min"), "min": (1, "s")}[unit]
-            return f"{seconds // size:.0f} {unit} {seconds % size // smaller[0]:.0f} {smaller[1]}"
-    raise AssertionError
 
 
 def when(time_ns: int) -> str:

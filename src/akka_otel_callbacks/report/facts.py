@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading.follower import is_gone
+from akka_otel_callbacks.reading.words import duration, short
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.history import History
 from akka_otel_callbacks.report.trend import lately, window
-from akka_otel_callbacks.report.words import duration, short
 
 NOT_SHOWN = ("telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version")
 
@@ -42,7 +42,7 @@ def state(run: History, now_ns: int) -> Fact:
     quiet = (now_ns - run.newest_ns) / 1e9
     gone = is_gone(run.newest)
     said = "running" if quiet < SILENT_S and not gone else "no end recorded"
-    heard = f"last heard of {duration(max(quiet, 0.0))} before this page was made"
+    heard = f"last heard of {duration(quiet)} before this page was made"
     return Fact("State", said, f"its process is gone, {heard}" if gone else heard)
 
 
@@ -54,7 +54,7 @@ def progress(run: History) -> Fact:
     planned = run.course(names.JOB_STEPS_PLANNED)
     step = f"{run.steps[-1]:,.0f}" if run.steps else "none"
     last = (run.newest_ns - run.start_ns) / 1e9 - run.clock[-1][1]
-    hint = f"{duration(max(last, 0.0))} old at the newest export" if run.steps and not run.has_ended else ""
+    hint = f"{duration(last)} old at the newest export" if run.steps and not run.has_ended else ""
     return Fact("Step", f"{step} of {planned.y[-1]:,.0f}" if planned else step, hint)
 
 

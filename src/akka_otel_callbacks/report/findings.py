@@ -12,11 +12,11 @@ from statistics import median
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.reading.ending import How
+from akka_otel_callbacks.reading.words import duration, short
 from akka_otel_callbacks.report import marks, rl_panels, sft_panels
 from akka_otel_callbacks.report.gpus import gpu_name
 from akka_otel_callbacks.report.history import History
 from akka_otel_callbacks.report.trend import LATELY_LEAST, lately, window, windows
-from akka_otel_callbacks.report.words import duration, short
 
 STALL_STEPS, STALL_S = 10, 300.0
 """A step may take ten times the median, as a validation or a checkpoint does, before the loop counts as stalled."""

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from akka_otel_callbacks.common.gpu.xid_codes import XIDS
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading.words import short
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.drawn import Mark
 from akka_otel_callbacks.report.gpus import gpu_name
 from akka_otel_callbacks.report.history import BY_NAME, History
-from akka_otel_callbacks.report.words import short
 
 
 def attempts(run: History) -> Iterator[Mark]:

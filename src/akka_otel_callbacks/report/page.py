@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from akka_otel_callbacks.common.vocabulary.metric import Metric
+from akka_otel_callbacks.reading.words import short
 from akka_otel_callbacks.report import facts
 from akka_otel_callbacks.report.absences import NOT_SAID, absences
 from akka_otel_callbacks.report.charts import Json, chart_of, drawn_of, x_of
@@ -14,7 +15,6 @@ from akka_otel_callbacks.report.panel import Panel
 from akka_otel_callbacks.report.panels import panels_of
 from akka_otel_callbacks.report.rules import RULES
 from akka_otel_callbacks.report.thinning import extremes
-from akka_otel_callbacks.report.words import short
 
 POINTS = 36_000
 """Values of all courses of a page together. One takes 10 bytes or less, so that the data stay below 400 kB."""

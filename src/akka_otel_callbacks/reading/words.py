@@ -6,10 +6,14 @@ from akka_otel_callbacks.common.vocabulary import names
 
 
 def duration(seconds: float) -> str:
-    """As a person would say it, to two units at most."""
-    if seconds < 1:
+    """As a person would say it, to two units at most: `3.2 s`, `12 min 4 s`, `2 d 3 h`. Clocks of two machines may
+    differ, so what would be negative is 0."""
+    seconds = max(seconds, 0.0)
+    if seconds == 0:
+        return "0 s"
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.3g} s"
     minutes, left = divmod(round(seconds), 60)
     if minutes < 60:
