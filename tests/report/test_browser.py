@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
+from akka_otel_callbacks.reading import runs as runs_in
 from akka_otel_callbacks.report.html import written
 from akka_otel_callbacks.report.page import page as page_of
+from tests.replay.replayed import FIXTURES, command
 from tests.report.browser import (
     LAPTOP,
     PHONE,
@@ -27,6 +29,8 @@ from tests.report.faults import FAULTS
 from tests.report.recordings import history, record, sft_step
 from tests.trl.runs import environment
 
+REPLAYED = ("grpo_early_names.trainer_state.json.gz", "verl_oldest_console.log")
+"""Published logs of past runs."""
 MOST_BYTES, MOST_OF_DATA = 1_500_000, 400_000
 
 
@@ -57,46 +61,47 @@ def test_a_fault_stands_above_everything_and_leads_to_its_panel(
         target = finding.locator("a").get_attribute("href")
         finding.locator("a").click()
         assert page.locator(target).get_attribute("class").startswith("panel")
+        assert_can_be_read(page)
+
+
+def assert_can_be_read(page: Page) -> None:
+    """On a laptop and on a phone: every panel has figures or says why not, and no text lies upon another."""
+    for width, height in (LAPTOP, PHONE):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("[...views.values()].every(one => one.drawing.getWidth() <= innerWidth)")
         assert all(panels(page).values()), "a panel has neither figures nor a reason"
+        assert overlaps(page) == []
+        assert wider_than_the_window(page) == 0
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of all kinds by name: three real trainings, and two that are as long and as short as can be."""
+    """Runs of all kinds by name: three real trainings, published logs of two more, and two that are as long and as
+    short as can be."""
     from akka_otel_callbacks.demo.trainings import TRAININGS
     from akka_otel_callbacks.trl import AkkaTelemetryCallback
 
-    folders = {name: tmp_path_factory.mktemp(name) for name in (*TRAININGS, "long", "short")}
+    folders = {name: tmp_path_factory.mktemp(name) for name in (*TRAININGS, *REPLAYED, "long", "short")}
     for name, train in TRAININGS.items():
         with environment({"AKKA_OTEL_DIR": str(folders[name])}):
             train(6, tmp_path_factory.mktemp("work"), [AkkaTelemetryCallback()]).train()
+    for name in REPLAYED:
+        assert command(FIXTURES / name, environ={"AKKA_OTEL_DIR": str(folders[name])}).exit_code == 0
     record(folders["long"], 10_000, every=100)
     record(folders["short"], 2, sft_step)
     shutil.copytree(Path(__file__).with_name("verl_run"), tmp_path_factory.getbasetemp() / "verl")
     folders["verl"] = tmp_path_factory.getbasetemp() / "verl"
     for folder in folders.values():
-        write(folder / "page.html", folder)
+        write(folder / "page.html", *(runs_in(folder) or [folder]))
     return folders
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        *((name, LAPTOP) for name in ("trl-grpo", "trl-sft", "verl", "long", "short")),
-        ("trl-grpo", PHONE),
-        ("long", PHONE),
-    ],
-)
-def test_a_page_is_whole_and_can_be_read(
-    browser: Browser, runs: dict[str, Path], name: str, size: tuple[int, int]
-) -> None:
-    with opened(browser, address(runs[name] / "page.html"), size) as page:
-        assert all(panels(page).values()), "a panel has neither figures nor a reason"
-        assert overlaps(page) == []
-        assert wider_than_the_window(page) == 0
+@pytest.mark.parametrize("name", ["trl-grpo", "trl-sft", "verl", "long", "short", *REPLAYED])
+def test_a_page_is_whole_and_can_be_read(browser: Browser, runs: dict[str, Path], name: str) -> None:
+    with opened(browser, address(runs[name] / "page.html")) as page:
         assert page.locator(".finding.good").count() == 1, "it is healthy"
-        if size is LAPTOP:
-            assert faults_of_access(page) == []
+        assert faults_of_access(page) == []
+        assert_can_be_read(page)
 
 
 def test_a_long_run_makes_no_large_file(runs: dict[str, Path]) -> None:
