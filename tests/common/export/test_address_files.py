@@ -168,6 +168,20 @@ def test_what_cannot_be_removed_hinders_nobody(tmp_path: Path, monkeypatch: pyte
     assert [each.address for each in found(tmp_path, count=2)] == ["localhost:1", "localhost:9464"]
 
 
+def test_an_address_that_cannot_be_withdrawn_does_not_keep_the_endpoint(
+    scraped: int, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was closed to us meanwhile. The next training of the process gets its port all the same."""
+    telemetry = start()
+    found(count=1)
+    with monkeypatch.context() as context:
+        context.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+        telemetry.close()
+    assert [each.alive for each in look(FOLDER)] == [False]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", scraped))
+
+
 def test_on_a_file_system_without_locks_nobody_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, as_written())
 

@@ -75,12 +75,13 @@ class AddressFile:
         _published.add(self)
 
     def withdraw(self) -> None:
-        """Removes it. Doing so twice is doing it once."""
+        """Removes it. Doing so twice is doing it once. Where it cannot be removed, others see that its process is gone."""
         _published.discard(self)
         if self._writing is not None:
             self._writing.join()
         if self._file is not None:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # the endpoint has to end all the same
+                self.path.unlink(missing_ok=True)
             self._let_go()
 
     def _write(self, group: Mapping[str, object]) -> None:
