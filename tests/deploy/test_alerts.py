@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from akka_otel_callbacks.common.gpu.xid_codes import XIDS, Cause
+from akka_otel_callbacks.report import findings
 from tests.deploy.promtool import REGISTRY, as_test, cases, check, rule_of, run, series_of, written_rules
 from tools.deploy.deployment import RULES, rules_path
 from tools.deploy.form import Alerts, read
@@ -20,6 +21,17 @@ FORM = read(RULES, Alerts)
 NAMES = [rule.alert for group in FORM.groups for rule in group.rules]
 READ_BY_2_42 = ("scrape", "collector")
 """Names with dots need Prometheus 3."""
+
+OF_THE_PAGE = {
+    "AkkaDeadGroups": {findings.DEAD_GROUPS},
+    "AkkaRewardAtCeiling": {findings.CEILING},
+    "AkkaTruncationRising": {findings.TRUNCATED, findings.TRUNCATED_MORE},
+    "AkkaEntropyCollapsed": {findings.ENTROPY_NATS, findings.ENTROPY_LEFT},
+    "AkkaGraderFailing": {findings.GRADER_FAILURES},
+}
+"""The page's thresholds for what an alert looks for, too."""
+LATER = {"AkkaDeadGroups", "AkkaGraderFailing"}
+"""Alerts whose threshold is higher. `alerts.yaml` has the reason beside each."""
 
 
 @pytest.mark.parametrize("dialect", READ_BY_2_42)
@@ -72,6 +84,16 @@ def test_a_text_prints_only_labels_that_its_query_leaves(dialect: Dialect) -> No
         text = " ".join(rule["annotations"].values())
         printed = {plain or quoted for plain, quoted in re.findall(r'\$labels\.(\w+)|\$labels "([^"]+)"', text)}
         assert printed <= kept, rule["alert"]
+
+
+@pytest.mark.parametrize(("alert", "of_the_page"), OF_THE_PAGE.items())
+def test_an_alert_and_the_page_mean_the_same_by_a_finding(alert: str, of_the_page: set[float]) -> None:
+    (expr,) = (rule.expr for group in FORM.groups for rule in group.rules if rule.alert == alert)
+    thresholds = {float(number) for number in re.findall(r"(?<!count`) [<>]=? ([\d.]+)", expr)}
+    if alert in LATER:
+        assert min(thresholds) > max(of_the_page), "who is called is called later than who looks is told"
+    else:
+        assert thresholds == of_the_page
 
 
 def test_the_codes_of_the_program_are_those_that_log_lines_call_so() -> None:
