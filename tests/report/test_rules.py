@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.report.panels import RL, SFT
 from akka_otel_callbacks.report.rules import RULES
 from tests.report.faults import FAULTS
-from tests.report.recordings import history, record, rl_step, sft_step
+from tests.report.recordings import history, record, recording, rl_step, sft_step
 
 
 def found(folder: Path) -> dict[str, list[str]]:
@@ -43,6 +44,42 @@ def test_a_fault_is_named_and_no_other(tmp_path: Path, fault: str) -> None:
 )
 def test_the_numbers_are_those_that_were_recorded(tmp_path: Path, fault: str, numbers: str) -> None:
     assert found(FAULTS[fault](tmp_path))[fault] == [numbers]
+
+
+def failing_graders(count: int, failures: dict[str, int]) -> dict[str, object]:
+    """A step's calls of one term."""
+    by_cause = {("accuracy", cause): number for cause, number in failures.items()}
+    return {"grader_duration": {"accuracy": [0.002] * count}, "grader_failures": by_cause}
+
+
+def test_failures_of_a_grader_count_together_whatever_their_cause(tmp_path: Path) -> None:
+    """0.6 % and 0.8 % of the calls."""
+    causes = {"timeout": 3, "unreadable": 4}
+    folder = record(tmp_path, 5, figures=lambda n: failing_graders(100, causes if n == 3 else {}))
+    assert found(folder) == {"Grader failing": ["accuracy: 7 of 500 calls, cause unreadable, timeout"]}
+
+
+def test_failures_of_a_grader_are_of_the_calls_of_all_attempts(tmp_path: Path) -> None:
+    for attempt, numbers in ((1, range(1, 21)), (2, range(21, 23))):
+        with recording(tmp_path, attempt=attempt, after_s=attempt * 100.0) as made:
+            for number in numbers:
+                made.step(rl_step(number, 60, **failing_graders(100, {"timeout": 10} if number == 5 else {})))
+                made.export()
+    assert found(tmp_path) == {}, "10 of 2,200 are no hundredth, though the second attempt had only 200"
+
+
+@pytest.mark.parametrize(("paused", "verdicts"), [(1, []), (0, ["Stalled"])])
+def test_a_run_that_evaluates_is_not_stalled(tmp_path: Path, paused: int, verdicts: list[str]) -> None:
+    """For 15 minutes, and then for one minute more it is between the end of the evaluation and the next step."""
+    with recording(tmp_path) as made:
+        for number in range(1, 21):
+            made.step(rl_step(number, 60))
+        made.observed = {names.JOB_STEPS_PAUSED: [(paused, {names.ATTR_JOB_PAUSE_CAUSE.name: "evaluating"})]}
+        made.export()
+        made.export(after_s=900)
+        made.observed = {names.JOB_STEPS_PAUSED: [(0, {names.ATTR_JOB_PAUSE_CAUSE.name: "evaluating"})]}
+        made.export(after_s=60)
+    assert [*found(tmp_path)] == verdicts
 
 
 def test_every_rule_leads_to_a_panel() -> None:

@@ -1,10 +1,11 @@
 """What deserves attention in a run, with the numbers: a function for each rule, which gives a line for each finding.
 
-The thresholds stand here, each with its reason.
+The thresholds stand here, each with its reason. The alert rules in `deploy/` have the same, or say why not.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
@@ -48,9 +49,17 @@ def stalled(run: History) -> Iterator[str]:
     if run.has_ended or len(times) < 3:
         return
     usual = median(after - before for (_, before), (_, after) in pairwise(times))
-    silent = run.newest_ns / 1e9 - run.start_ns / 1e9 - times[-1][1]
+    silent = (run.newest_ns - run.start_ns) / 1e9 - max(times[-1][1], _paused_until(run))
     if silent > max(STALL_STEPS * usual, STALL_S):
         yield f"no step for {duration(silent)}, after steps of {duration(usual)}; its process was alive meanwhile"
+
+
+def _paused_until(run: History) -> float:
+    """When it was last known to evaluate or to write a checkpoint, in seconds since it began; 0 where it never was."""
+    session = run.newest.session
+    found = session.of(names.JOB_STEPS_PAUSED) if session else ()
+    paused = (time for series in found for time, value in zip(series.times, series.values, strict=True) if value)
+    return max(((time - run.start_ns) / 1e9 for time in paused), default=0.0)
 
 
 def nonfinite(run: History) -> Iterator[str]:
@@ -96,17 +105,18 @@ def ceiling(run: History) -> Iterator[str]:
 
 
 def grader_failures(run: History) -> Iterator[str]:
-    calls = {
-        totals.of(names.ATTR_RL_TERM): totals.points[-1][1].count
-        for totals in run.totals(names.RL_GRADER_DURATION)
-        if totals.points
-    }
-    for course in run.courses(names.RL_GRADER_FAILURES):
-        term, failures = course.of(names.ATTR_RL_TERM), sum(more for *_, more in marks.gains(course))
-        if failures and failures >= GRADER_FAILURES * calls.get(term, 0):
-            cause = course.of(names.ATTR_RL_GRADER_FAILURE_CAUSE)
-            of = f" of {calls[term]:,}" if term in calls else ""
-            yield f"{term}: {failures:,.0f}{of} calls, cause {cause}"
+    calls, failures = Counter[str](), dict[str, Counter[str]]()
+    for totals in run.totals(names.RL_GRADER_DURATION):  # one for each attempt
+        calls[totals.of(names.ATTR_RL_TERM)] += totals.points[-1][1].count if totals.points else 0
+    for course in run.courses(names.RL_GRADER_FAILURES):  # one for each cause
+        failed = sum(more for *_, more in marks.gains(course))
+        causes = failures.setdefault(course.of(names.ATTR_RL_TERM), Counter())
+        causes[course.of(names.ATTR_RL_GRADER_FAILURE_CAUSE)] += int(failed)
+    for term, causes in failures.items():
+        if causes.total() and causes.total() >= GRADER_FAILURES * calls[term]:
+            of = f" of {calls[term]:,}" if calls[term] else ""
+            said = ", ".join(cause for cause, times in causes.most_common() if times)
+            yield f"{term}: {causes.total():,}{of} calls, cause {said}"
 
 
 def tool_failures(run: History) -> Iterator[str]:

@@ -33,7 +33,8 @@ RULES: Sequence[Rule] = (
     Rule(
         "Stalled",
         "phases",
-        f"No step for {findings.STALL_STEPS} times the median step and {findings.STALL_S:.0f} s",
+        f"No step for {findings.STALL_STEPS} times the median step and {findings.STALL_S:.0f} s, "
+        "and neither an evaluation nor a checkpoint",
         findings.stalled,
         bad=True,
     ),
