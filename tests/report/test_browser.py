@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading import runs as runs_in
 from akka_otel_callbacks.report.html import written
 from akka_otel_callbacks.report.page import page as page_of
@@ -26,7 +27,7 @@ from tests.report.browser import (
     wider_than_the_window,
 )
 from tests.report.faults import FAULTS
-from tests.report.recordings import history, record, sft_step
+from tests.report.recordings import history, record, recording, sft_step
 from tests.trl.runs import environment
 
 REPLAYED = ("grpo_early_names.trainer_state.json.gz", "verl_oldest_console.log")
@@ -101,6 +102,15 @@ def test_a_page_is_whole_and_can_be_read(browser: Browser, runs: dict[str, Path]
     with opened(browser, address(runs[name] / "page.html")) as page:
         assert page.locator(".finding.good").count() == 1, "it is healthy"
         assert faults_of_access(page) == []
+        assert_can_be_read(page)
+
+
+def test_a_run_without_a_step_is_not_called_healthy(browser: Browser, made: Callable[..., str], tmp_path: Path) -> None:
+    with recording(tmp_path) as begun:
+        begun.observed = {names.JOB_STEPS_PLANNED: [(60, {})]}
+        begun.export()
+    with opened(browser, made(tmp_path)) as page:
+        assert page.locator(".finding").inner_text() == "No step is complete that a rule could be applied to."
         assert_can_be_read(page)
 
 

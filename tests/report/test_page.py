@@ -122,6 +122,17 @@ def test_a_reward_that_is_no_number_is_marked_at_the_step_that_told_of_it(tmp_pa
     }
 
 
+def test_a_time_that_nobody_told_is_not_1970(tmp_path: Path) -> None:
+    points = {"gauge": {"dataPoints": [{"asDouble": 0.5}]}}
+    metrics = [{"name": names.RL_STEP_REWARD.name, **points}]
+    line = {"resourceMetrics": [{"resource": {}, "scopeMetrics": [{"metrics": metrics}]}]}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    made = of(tmp_path)
+    state = made["runs"][0]["facts"][0]
+    assert (state["value"], state["hint"]) == ("no end recorded", "no figure says when it was taken")
+    assert "began" not in {row["label"] for row in made["who"]}
+
+
 def test_what_differs_between_runs_is_marked(tmp_path: Path) -> None:
     rate = names.ATTR_RUN_LEARNING_RATE.name
     one, other = (record(tmp_path / name, 5, **{rate: value}) for name, value in (("a", "1e-6"), ("b", "2e-6")))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +83,19 @@ def test_a_run_that_evaluates_is_not_stalled(tmp_path: Path, paused: int, verdic
         made.observed = {names.JOB_STEPS_PAUSED: [(0, {names.ATTR_JOB_PAUSE_CAUSE.name: "evaluating"})]}
         made.export(after_s=60)
     assert [*found(tmp_path)] == verdicts
+
+
+@pytest.mark.parametrize(("planned", "verdicts"), [(60, {"Gone": ["at step 20 of 60"]}), (20, {})])
+def test_a_process_that_is_gone_before_its_last_step(tmp_path: Path, planned: int, verdicts: dict) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    who = {names.ATTR_PROCESS_PID.name: str(ended.pid), names.ATTR_HOST_NAME.name: socket.gethostname()}
+    with recording(tmp_path, **who) as made:
+        made.observed = {names.JOB_STEPS_PLANNED: [(planned, {})]}
+        for number in range(1, 21):
+            made.step(rl_step(number, 60))
+        made.export()
+    assert found(tmp_path) == verdicts
 
 
 def test_every_rule_leads_to_a_panel() -> None:

@@ -38,7 +38,10 @@ def facts(run: History, now_ns: int) -> Iterator[Fact]:
 
 def state(run: History, now_ns: int) -> Fact:
     if run.has_ended:
-        return Fact("State", str(run.ending), f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}")
+        took = f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}" if run.start_ns else ""
+        return Fact("State", str(run.ending), took)
+    if not run.newest_ns:
+        return Fact("State", str(run.ending), "no figure says when it was taken")
     quiet = (now_ns - run.newest_ns) / 1e9
     gone = is_gone(run.newest)
     said = "running" if quiet < SILENT_S and not gone else "no end recorded"
@@ -80,7 +83,8 @@ def utilization(run: History) -> Fact | None:
 
 def who(run: History) -> Iterator[Fact]:
     """Every attribute of its resource, the run's own first."""
-    yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
+    if run.start_ns:
+        yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
     own = sorted(run.newest.resource.items(), key=lambda item: (not item[0].startswith(names.PREFIX), item[0]))
     yield from (Fact(short(key), value) for key, value in own if key not in NOT_SHOWN)
 

@@ -13,6 +13,7 @@ from statistics import median
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.reading.ending import How
+from akka_otel_callbacks.reading.follower import is_gone
 from akka_otel_callbacks.reading.words import duration, short
 from akka_otel_callbacks.report import marks, rl_panels, sft_panels
 from akka_otel_callbacks.report.gpus import gpu_name
@@ -42,6 +43,13 @@ GENERATION_SHARE, WAITING_SHARE = 0.9, 0.5
 def failed(run: History) -> Iterator[str]:
     if run.ending.how is How.FAILED:
         yield str(run.ending)
+
+
+def gone(run: History) -> Iterator[str]:
+    """Only where more steps were planned: a run whose spans go nowhere records no end of its own."""
+    planned = run.course(names.JOB_STEPS_PLANNED)
+    if not run.has_ended and is_gone(run.newest) and planned and run.steps and run.steps[-1] < planned.y[-1]:
+        yield f"at step {run.steps[-1]:,.0f} of {planned.y[-1]:,.0f}"
 
 
 def stalled(run: History) -> Iterator[str]:

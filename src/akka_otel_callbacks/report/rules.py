@@ -30,6 +30,7 @@ class Rule:
 
 RULES: Sequence[Rule] = (
     Rule("Failed", "who", "An exception ended the training", findings.failed, bad=True),
+    Rule("Gone", "who", "The process is gone from this machine before the last planned step", findings.gone, bad=True),
     Rule(
         "Stalled",
         "phases",

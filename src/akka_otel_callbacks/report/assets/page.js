@@ -18,6 +18,9 @@ function facts() {
 }
 
 function findings() {
+  if (!page.verdicts.length && page.runs.every(run => run.ends[0] < 0)) {
+    return [make('p', { className: 'finding' }, 'No step is complete that a rule could be applied to.')];
+  }
   if (!page.verdicts.length) {
     return [make('p', { className: 'finding good' }, make('strong', {}, 'Nothing needs attention. '),
       `None of the ${page.rules.length} rules applies.`)];
