@@ -75,7 +75,7 @@ class AddressFile:
         _published.add(self)
 
     def withdraw(self) -> None:
-        """Removes it. Doing so twice is doing it once. Where it cannot be removed, others see that its process is gone."""
+        """Removes it. Doing so twice is doing it once. Where it cannot be, others see that its process is gone."""
         _published.discard(self)
         if self._writing is not None:
             self._writing.join()
