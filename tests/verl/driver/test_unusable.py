@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.verl.driver import unusable
 from akka_otel_callbacks.verl.driver.unusable import (
     CLIP,
+    EARLY_REWARD_KL,
     ENTROPY,
     ENTROPY_OF_UPDATE,
     KL,
@@ -67,7 +68,7 @@ def test_what_is_not_aggregated_by_tokens_is_no_figure_per_token(mode: str) -> N
 @pytest.mark.parametrize("estimator", ["abs", "mse", "k2", "k2+", "full", "a-later-one"])
 def test_an_estimator_of_something_else_is_no_kl_divergence(estimator: str) -> None:
     assert keys(kl_loss_type=estimator) == {KL}
-    assert unusable_keys({"algorithm": {"kl_penalty": estimator}}, NEWEST) == {REWARD_KL}
+    assert unusable_keys({"algorithm": {"kl_penalty": estimator}}, NEWEST) == {REWARD_KL, EARLY_REWARD_KL}
 
 
 @pytest.mark.parametrize("estimator", ["kl", "k1", "k3", "low_var_kl", "k3+", "low_var_kl+"])
