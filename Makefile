@@ -23,10 +23,12 @@ PYTHONS = 3.10 3.12 3.13
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo
 
-test:  ## Everything that CI runs. Environments wait for downloads and trainings for each other, so side by side
+# Environments wait for downloads and trainings for each other, so side by side. The two longest begin first: they would
+# not if they waited for the programs once more.
+test:  ## Everything that CI runs
 	$(MAKE) --jobs=3 $(TRL) $(OLDEST) $(VERL) $(FLOOR) programs
 	$(MAKE) lint
-	$(MAKE) --jobs=2 --keep-going test-verl-e2e test-trl test-trl-oldest test-verl test-floor test-pythons
+	$(MAKE) --jobs=2 --keep-going --old-file=programs test-verl-e2e test-trl test-trl-oldest test-verl test-floor test-pythons
 
 lint: $(TRL)  ## Style, types, and generated files that are up to date
 	.venv-trl/bin/ruff check
