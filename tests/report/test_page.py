@@ -105,6 +105,15 @@ def test_a_nan_is_marked_at_the_step_that_lacks_the_figure(tmp_path: Path) -> No
     assert chart["marks"] == [{"run": 0, "x": 13, "text": "1 × rl.step.loss not finite", "bad": True}]
 
 
+def test_marks_of_every_step_are_told_together(tmp_path: Path) -> None:
+    """As of weights that are NaN, in a run that exports each of its steps."""
+    made = of(record(tmp_path, 500, figures=lambda n: {"loss": float("nan")} if n > 100 else {}, every=1))
+    marks = next(panel["charts"][0]["marks"] for panel in made["panels"] if panel["name"] == "loss")
+    assert [mark["x"] for mark in marks] == [*range(101, 501, 10)]
+    assert marks[0]["text"] == "1 × rl.step.loss not finite, and 9 more marks until step 110"
+    assert all(mark["bad"] for mark in marks)
+
+
 def test_a_reward_that_is_no_number_is_marked_at_the_step_that_told_of_it(tmp_path: Path) -> None:
     def infinite_at_13(number: int) -> dict[str, object]:
         return {

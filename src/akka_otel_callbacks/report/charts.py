@@ -7,13 +7,15 @@ from statistics import fmean
 from typing import Any
 
 from akka_otel_callbacks.report.drawing import Heat
-from akka_otel_callbacks.report.drawn import Drawn
+from akka_otel_callbacks.report.drawn import Drawn, Mark
 from akka_otel_callbacks.report.history import History
 from akka_otel_callbacks.report.panel import Chart
 from akka_otel_callbacks.report.thinning import extremes, parts
 
 DIGITS = 5
 """Of a value, which is more than a chart or a legend shows."""
+MOST_MARKS = 40
+"""Of one kind in a chart, as many as can be told apart on a laptop."""
 
 Json = dict[str, Any]
 
@@ -45,7 +47,7 @@ def chart_of(chart: Chart, runs: Sequence[History], drawn: Sequence[Sequence[Dra
             {"run": number, "x": x_of(mark.x), "text": mark.text, "bad": mark.bad}
             for number, run in enumerate(runs)
             for marks in chart.marks
-            for mark in marks(run)
+            for mark in _few([*marks(run)])
         ],
         "limits": [
             {"run": number, "name": name, "y": value}
@@ -53,6 +55,15 @@ def chart_of(chart: Chart, runs: Sequence[History], drawn: Sequence[Sequence[Dra
             for name, value in chart.limits(run)
         ],
     }
+
+
+def _few(marks: Sequence[Mark]) -> Iterator[Mark]:
+    """The first one of each part of the run, with how many more it has: a run whose weights are NaN has one a step."""
+    marks = sorted(marks, key=lambda mark: mark.x)
+    for part in parts([mark.x for mark in marks], MOST_MARKS):
+        first, last = marks[part[0]], marks[part[-1]]
+        more = f", and {len(part) - 1:,} more marks until step {last.x:,.0f}" if len(part) > 1 else ""
+        yield Mark(first.x, f"{first.text}{more}", any(marks[place].bad for place in part))
 
 
 def _thinned(drawn: Drawn, most: int) -> Json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from akka_otel_callbacks.common.gpu.xid_codes import XIDS
@@ -70,6 +71,12 @@ def lacking(run: History, name: str, since: float, until: float) -> float:
     as with the rewards of single rollouts, the last step."""
     metric = BY_NAME.get(name)
     course = run.course(metric) if metric else None
-    there = {*course.x} if course else {*run.steps}
-    steps = [step for step in run.steps if step <= until]
-    return next((step for step in steps if step > since and step not in there), steps[-1] if steps else until)
+    there = course.x if course else run.steps
+    begin, end = bisect_right(run.steps, since), bisect_right(run.steps, until)
+    last = run.steps[end - 1] if end else until
+    return next((step for step in run.steps[begin:end] if not _has(there, step)), last)
+
+
+def _has(ascending: Sequence[float], value: float) -> bool:
+    place = bisect_left(ascending, value)
+    return place < len(ascending) and ascending[place] == value
