@@ -158,6 +158,11 @@ def test_what_is_no_log_or_has_no_step(tmp_path: Path, name: str, content: str, 
     assert "Traceback" not in result.output
 
 
+def test_a_path_is_said_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("logs/run.json").stderr == "logs/run.json does not exist.\n"
+
+
 def test_other_wrong_calls(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for paths, said in (

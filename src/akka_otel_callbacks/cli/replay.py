@@ -33,7 +33,7 @@ def replay(paths: Sequence[Path]) -> None:
         for run in runs:
             _report(run, publish(run, os.environ))
     except Unreadable as error:
-        raise stop(f"{_sentence(error)}.", code=2) from error
+        raise stop(f"{error}.", code=2) from error
     except (NotTaken, OSError) as error:
         raise stop(f"Not all of it arrived: {error}.", code=1) from error
 
@@ -59,11 +59,6 @@ def _header(run: PastRun, published: Published) -> str:
 def _absent(run: PastRun) -> str:
     absent = ", ".join(short(metric.name) for metric in run.absent)
     return f"Not in the log, and so absent: {absent or 'nothing'}."
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:]
 
 
 def _utc(time_ns: int) -> str:

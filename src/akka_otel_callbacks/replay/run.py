@@ -104,7 +104,7 @@ def _files(paths: Sequence[Path]) -> tuple[Format, list[Path]]:
     formats = {format.name: format for format, _ in found}
     if len(formats) > 1:
         said = ", ".join(f"{path} is {format.what}" for path, (format, _) in zip(paths, found, strict=True))
-        raise Unreadable(f"the files of one log are of one format, and here {said}")
+        raise Unreadable(f"The files of one log are of one format, and here {said}")
     return found[0][0], [file for _, files in found for file in files]
 
 

@@ -37,7 +37,7 @@ def read(paths: Sequence[Path]) -> Log:
     """
     states = sorted((_state(path) for path in paths), key=lambda state: _last(state) or 0)
     if len({repr(state[HISTORY][0]) for state in states if state[HISTORY]}) > 1:
-        raise Unreadable("the trainer states are of different runs; replay each run by itself")
+        raise Unreadable("The trainer states are of different runs; replay each run by itself")
     state = states[-1]
     counts_epochs = (number(state.get("num_train_epochs")) or 0) < MOST_EPOCHS
     log = Log(names.RunEngine.TRL, first_is_known=True)
