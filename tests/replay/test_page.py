@@ -24,6 +24,12 @@ from tests.replay.replayed import FIXTURES, command
 def test_what_the_log_lacks_is_absent_because_of_the_log(tmp_path: Path, log: str, drawn: str) -> None:
     assert command(FIXTURES / log, environ={"AKKA_OTEL_DIR": str(tmp_path)}).exit_code == 0
     made = page(report(tmp_path).runs, time.time_ns())
+    assert made["runs"][0]["facts"][0] == {
+        "label": "State",
+        "value": "no end recorded",
+        "hint": "from the log of a past run",
+    }, "it does not run, though its file is new"
+    assert "began" not in {row["label"] for row in made["who"]}, "the log does not say when"
     panels = {panel["name"]: panel for panel in made["panels"]}
     assert panels[drawn]["charts"]
     reasons = {reason for panel in panels.values() if not panel["charts"] for reason in panel["why"]}

@@ -40,6 +40,8 @@ def state(run: History, now_ns: int) -> Fact:
     if run.has_ended:
         took = f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}" if run.start_ns else ""
         return Fact("State", str(run.ending), took)
+    if names.ATTR_REPLAY_FORMAT.name in run.newest.resource:  # the file may be new, the run is not
+        return Fact("State", str(run.ending), "from the log of a past run")
     if not run.newest_ns:
         return Fact("State", str(run.ending), "no figure says when it was taken")
     quiet = (now_ns - run.newest_ns) / 1e9
@@ -56,8 +58,9 @@ SILENT_S = 300.0
 def progress(run: History) -> Fact:
     planned = run.course(names.JOB_STEPS_PLANNED)
     step = f"{run.steps[-1]:,.0f}" if run.steps else "none"
+    over = run.has_ended or names.ATTR_REPLAY_FORMAT.name in run.newest.resource
     last = (run.newest_ns - run.start_ns) / 1e9 - run.clock[-1][1]
-    hint = f"{duration(last)} old at the newest export" if run.steps and not run.has_ended else ""
+    hint = f"{duration(last)} old at the newest export" if run.steps and not over else ""
     return Fact("Step", f"{step} of {planned.y[-1]:,.0f}" if planned else step, hint)
 
 
@@ -83,7 +86,8 @@ def utilization(run: History) -> Fact | None:
 
 def who(run: History) -> Iterator[Fact]:
     """Every attribute of its resource, the run's own first."""
-    if run.start_ns:
+    assumed = run.newest.resource.get(names.ATTR_REPLAY_TIMES.name) == names.ReplayTimes.ASSUMED
+    if run.start_ns and not assumed:
         yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
     own = sorted(run.newest.resource.items(), key=lambda item: (not item[0].startswith(names.PREFIX), item[0]))
     yield from (Fact(short(key), value) for key, value in own if key not in NOT_SHOWN)
