@@ -58,7 +58,7 @@ def test_what_has_not_changed_is_not_sent_again(tmp_path: Path, live: tuple[Live
         made.step(rl_step(1, 1))
         made.export()
     page_of.show([history(tmp_path)])
-    first = requests.get(f"{address}page.json?0", timeout=10)
+    first = requests.get(f"{address}page.json", timeout=10)
     assert first.json()["runs"][0]["name"] == "run-1"
     version = first.json()["version"]
     assert requests.get(f"{address}page.json?{version}", timeout=10).status_code == 204
@@ -82,13 +82,13 @@ def test_a_site_whose_name_leads_here_gets_nothing(live: tuple[LivePage, str]) -
 
 def test_the_command_serves_a_run_until_its_end_was_seen(tmp_path: Path) -> None:
     training = Training(tmp_path / "akka-otel" / "watched")
-    command = [sys.executable, "-m", "akka_otel_callbacks", "watch", "--web", "akka-otel"]
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "akka_otel_callbacks", "watch", "--web"]  # which waits for the folder
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "AKKA_OTEL_DIR": "akka-otel"}
     watching = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environ)
     try:
         training.step()
         (address,) = re.findall(r"http://127\.0\.0\.1:\d+/", watching.stdout.readline())
-        made = requests.get(f"{address}page.json?0", timeout=30).json()
+        made = requests.get(f"{address}page.json", timeout=30).json()
         training.end()
         while made["version"] != OVER:
             answer = requests.get(f"{address}page.json?{made['version']}", timeout=30)
