@@ -37,6 +37,20 @@ def test_of_a_folder_of_runs_it_shows_the_newest(tmp_path: Path) -> None:
     assert runs_of(tmp_path / "new" / "report.html") == ["new"]
 
 
+def test_of_a_collectors_file_it_shows_the_newest_training(tmp_path: Path) -> None:
+    """Other services may have written to it since."""
+    runs = (record(tmp_path / name, steps, run_id=name) for name, steps in (("new", 5), ("old", 3)))
+    lines = [(run / "metrics.jsonl").read_text() for run in runs]
+    judge = {"attributes": [{"key": "service.name", "value": {"stringValue": "judge"}}]}
+    points = [{"timeUnixNano": str(1_900_000_000 * 10**9), "asDouble": 1.0}]
+    metrics = [{"name": "gen_ai.server.request.duration", "gauge": {"dataPoints": points}}]
+    lines.append(json.dumps({"resourceMetrics": [{"resource": judge, "scopeMetrics": [{"metrics": metrics}]}]}))
+    (tmp_path / "collected.json").write_text("".join(lines))
+    result = report(tmp_path / "collected.json", "-o", tmp_path / "page.html")
+    assert runs_of(tmp_path / "page.html") == ["new"]
+    assert "2 other runs in the same files: show --all shows them, too.\n" in result.stdout
+
+
 def test_without_a_path_it_shows_the_newest_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AKKA_OTEL_DIR", raising=False)

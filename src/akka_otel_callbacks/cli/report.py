@@ -7,6 +7,7 @@ from pathlib import Path
 
 from akka_otel_callbacks.cli.open import open_runs, usual_folder
 from akka_otel_callbacks.cli.output import printable, stdout, stop
+from akka_otel_callbacks.cli.table import count_of
 from akka_otel_callbacks.report import Report
 from akka_otel_callbacks.report.history import histories
 
@@ -27,9 +28,13 @@ def report(paths: Sequence[Path], output: Path | None = None) -> None:
             raise stop(
                 f"{opened.place} holds no figures yet: a run writes its first ones after its first step.", code=1
             )
-        runs.append(histories(opened.runs)[-1])
+        *others, run = histories(opened.runs)
+        runs.append(run)
         places.append(opened.place)
-        for note in opened.notes:
+        notes = (
+            [f"{count_of(len(others), 'other run')} in the same files: show --all shows them, too."] if others else []
+        )
+        for note in [*opened.notes, *notes]:
             stdout().print(note, style="dim", soft_wrap=True)
     write(Report(runs), output or beside(places))
 

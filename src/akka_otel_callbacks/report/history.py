@@ -164,12 +164,13 @@ class History:
 
 
 def histories(runs: Iterable[Run]) -> list[History]:
-    """The runs with their attempts, in the order of what was heard of them last."""
+    """The runs with their attempts, in the order of what was heard of them last. What else exported to the same
+    Collector, as a judge's server, comes before them: it is no training."""
     attempts: dict[str, list[Run]] = {}
     for run in runs:
         attempts.setdefault(run.name, []).append(run)
     found = [History(sorted(of_one, key=lambda run: run.start_ns)) for of_one in attempts.values()]
-    return sorted(found, key=lambda history: history.newest_ns)
+    return sorted(found, key=lambda history: (names.ATTR_RUN_ID.name in history.newest.resource, history.newest_ns))
 
 
 def is_sticky(series: Series) -> bool:
