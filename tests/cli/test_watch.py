@@ -18,7 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from akka_otel_callbacks.cli import app
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading.follower import Follower, is_over
+from tests.report.recordings import record
 from tests.support.otlp_sink import wait_until
 
 RUN = """
@@ -195,6 +197,17 @@ def test_a_run_whose_process_was_killed_is_over(tmp_path: Path, training: Traini
     assert result.returncode == 1
     assert "no end recorded · last heard of" in result.stdout
     assert "its process is gone" in result.stdout
+
+
+def test_a_replayed_run_is_over(tmp_path: Path) -> None:
+    """Its log does not tell how it ended, and no process of it is on this machine."""
+    record(tmp_path / "past", 3, **{names.ATTR_REPLAY_FORMAT.name: names.ReplayFormat.VERL_FILE})
+    record(tmp_path / "present", 3)
+    assert is_over(Follower(tmp_path / "past").look())
+    assert not is_over(Follower(tmp_path / "present").look())
+    result = CliRunner().invoke(app, ["watch", str(tmp_path / "past")])
+    assert "no end recorded" in result.stdout
+    assert "step 3" in result.stdout
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
