@@ -71,5 +71,6 @@ def around(owner: Any, name: str, hook: calls.Hook, around: Callable[..., None] 
     around(owner, name, faulty_hook(hook), **how)
 
 
-guard.guarded = functools.wraps(guard.guarded)(lambda function, guarded=guard.guarded: guarded(faulty(function)))
-calls.around = around
+if FAULTS in os.environ:  # a test that only reads the names here goes on without faults
+    guard.guarded = functools.wraps(guard.guarded)(lambda function, guarded=guard.guarded: guarded(faulty(function)))
+    calls.around = around
