@@ -19,7 +19,7 @@ from akka_otel_callbacks.replay.history import runs
 from akka_otel_callbacks.replay.log import Log, Row, Unreadable
 from akka_otel_callbacks.replay.timeline import Timeline, timeline
 from akka_otel_callbacks.trl.vocabulary import EVAL, eval_set, is_evaluation
-from akka_otel_callbacks.verl.settings import planned_steps, run_attributes
+from akka_otel_callbacks.verl.settings import get, planned_steps, run_attributes
 
 ENGINES: Mapping[str, ModuleType] = {names.RunEngine.TRL: trl_steps, names.RunEngine.VERL: verl_steps}
 CHECKPOINT = "checkpoint-"
@@ -176,7 +176,10 @@ def _attributes(rows: Sequence[Row], engine: str, step_type: type[Step]) -> dict
     known = guarded(run_attributes)(config) if config is not None else None
     if known is None and engine == names.RunEngine.VERL and step_type is SFTStep:
         known = {names.ATTR_RUN_METHOD: names.RunMethod.SFT}
-    return {**(known or {}), names.ATTR_RUN_ENGINE: engine}
+    told = {**(known or {}), names.ATTR_RUN_ENGINE: engine}
+    if not get(config, "trainer.use_v1"):  # verl's earlier trainers change their configuration after they printed it
+        told.pop(names.ATTR_RUN_SETTINGS_SHA, None)
+    return told
 
 
 def _config(rows: Iterable[Row]) -> Mapping[str, Any] | None:

@@ -39,7 +39,8 @@ def check_replays(run: Run) -> None:
     known = replayed(there["verl_console"]).resource
     told = {"run.method", "run.base_model", "run.settings_sha"} & {*known}
     if run.case.recipe.startswith(("grpo", "tools")):  # verl's supervised trainers print no configuration
-        assert told == {"run.method", "run.base_model", "run.settings_sha"}
+        is_early = run.case.recipe == "grpo-v0"  # it changes its configuration after it printed it
+        assert told == {"run.method", "run.base_model", *(() if is_early else ("run.settings_sha",))}
     for name in told:
         assert known[name] == run.points[0].resource[names.PREFIX + name]
 
