@@ -1,8 +1,9 @@
-"""What holds for every test: no hub, one thread, and nothing of the developer's own telemetry settings."""
+"""What holds for every test: no hub, one thread, nothing of the developer's own telemetry settings, and interrupts."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 for _name in [*os.environ]:
     if _name.startswith(("OTEL_", "AKKA_")) or _name in ("TRACEPARENT", "TRACESTATE"):
         del os.environ[_name]
+# A shell has what it starts in the background ignore interrupts, and so does whatever that starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import json, os, signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.common.telemetry import Telemetry

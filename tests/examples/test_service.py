@@ -64,7 +64,6 @@ class Instance:
                 env=environ,
                 stdout=log,
                 stderr=log,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
         wait_until(self._answers, JOB_S)
 

@@ -41,7 +41,7 @@ class Observed:
 
 
 def attempt(metric: Metric, source: ReadPoints) -> Sequence[Point]:
-    """The source's points. None where it fails, which must cost no other figure."""
+    """The source's points. It has no points where it fails, which must cost no other figure."""
     try:
         return [(value, clean(attributes)) for value, attributes in source()]
     except Exception as error:  # noqa: BLE001 - a source is somebody else's code
