@@ -152,6 +152,8 @@ def test_an_event_that_another_callback_passes_on_in_its_own_way_raises_nothing(
     guard.failures.clear()
     fire(None, state, None, {"loss": 1.0}, model=None)
     fire(args=None, state=state, control=None, logs={})
+    fire(None, state=state, control=None)
+    fire(None, state, control=None)
     assert not guard.failures
     fire()
     assert sum(guard.failures.values()) == 1

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 Given = tuple[Any, ...]
-"""What an event hands over by position: the arguments, the state and the control, in this order."""
+"""What an event hands over: the arguments, the state and the control, and what else stood at a position."""
+ORDER = "args", "state", "control"
+"""Of these. Another callback may pass on some of them, or all, by name."""
 
 
 def _guarded_event(handle: Callable[[Any, Given, Mapping[str, Any]], object]) -> Callable[..., None]:
@@ -39,7 +41,7 @@ def _guarded_event(handle: Callable[[Any, Given, Mapping[str, Any]], object]) ->
 
     def event(self: AkkaTelemetryCallback, *given: Any, **named: Any) -> None:
         try:
-            handle(self, given or (named["args"], named["state"], named["control"]), named)
+            handle(self, given if len(given) > 2 else (*given, *(named[name] for name in ORDER[len(given) :])), named)
         except Exception as error:  # noqa: BLE001 - nothing may reach the training
             report(where, error)
 
