@@ -98,7 +98,7 @@ def _left_behind(provided: bool) -> Handed:
 
 
 def _attributes(provider: Any) -> Mapping[str, Any]:
-    """Of the provider's resource. None where it does not tell, as the API's own do not."""
+    """Of the provider's resource. Empty where it does not tell, as the API's own do not."""
     resource = getattr(provider, "resource", None) or getattr(getattr(provider, "_sdk_config", None), "resource", None)
     found = getattr(resource, "attributes", None)
     return found if isinstance(found, Mapping) else {}

@@ -40,7 +40,7 @@ def logs_request(
     Args:
         records: in the order of their times.
         resource: who the process is.
-        place: the span that they belong to. None where it is not valid.
+        place: the span that they belong to. They get no IDs where it is not valid.
         scope: who wrote them.
     """
     found = ScopeLogs(

@@ -142,9 +142,8 @@ def _keep_penalty(apply_kl_penalty: Call) -> Iterator[None]:
 
 def masked_mean(tensor: Any, mask: Any) -> Any:
     """The mean of a tensor's values where the mask is set, whatever stands elsewhere. NaN if it is set nowhere. It is
-    summed in float32, because a
-    sum in bfloat16 would be off by up to 0.4 %, and without a gradient, which would keep all of the batch's
-    activations.
+    summed in float32, because a sum in bfloat16 would be off by up to 0.4 %, and without a gradient, which would keep
+    all of the batch's activations.
     """
     import torch
 

@@ -67,7 +67,7 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> No
 
     Args:
         step: set in place.
-        batches: the step's rollouts. None leaves the step as it is.
+        batches: the step's rollouts. Without any, the step stays as it is.
         limits: of the completions.
     """
     columns, batches = _Columns(), [*batches]
