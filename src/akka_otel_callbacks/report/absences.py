@@ -41,7 +41,7 @@ REASONS: Mapping[Metric, str] = {
     names.SFT_STEP_MEMORY_MAX_ALLOCATED: NO_ACCELERATOR,
     names.SFT_STEP_MEMORY_MAX_RESERVED: NO_ACCELERATOR,
     names.RL_GRADER_DURATION: "the engine does not time its reward terms, or there are none",
-    names.RL_GRADER_FAILURES: "no call of a grader failed",
+    names.RL_GRADER_FAILURES: "no term is a grader that tells its failures, as `graded` and `Judge` do",
     names.RL_STEP_TOOL_CALLS: "the run declares no tools",
     names.RL_STEP_TOOL_FAILURE_RATIO: "the run declares no tools, or called none",
     names.RL_EVAL_REWARD: "the run made no evaluation",

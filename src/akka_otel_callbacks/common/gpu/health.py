@@ -50,7 +50,8 @@ class GpuHealth:
     metrics: tuple[Metric, ...] = (*Sampler.metrics, *XidWatcher.metrics)
 
     def start(self) -> None:
-        """Starts two daemon threads, if the process holds a device and NVML is not off. Calls nothing that could block."""
+        """Starts two daemon threads, if the process holds a device and NVML is not off. It calls nothing that could
+        block."""
         if self._off:
             self.devices.refresh()
         elif self.devices.device_ids is None or len(self.devices.device_ids):
