@@ -111,23 +111,25 @@ def starved(directory: Path) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """What is trained, and the panel that shows the fault."""
+    """What is trained, the panel that shows the fault, and the rule that finds it."""
 
     train: Callable[[Path], None]
     panel: str
+    rule: str
 
 
 PICTURES: Mapping[str, Picture] = {
-    "nan": Picture(diverged, "loss"),
-    "dead-groups": Picture(lambda directory: grpo(prompt_alone, directory), "groups"),
+    "nan": Picture(diverged, "loss", "Not finite"),
+    "dead-groups": Picture(lambda directory: grpo(prompt_alone, directory), "groups", "Dead groups"),
     "length-hacking": Picture(
         lambda directory: grpo(
             length, directory, learning_rate=2e-4, per_device_train_batch_size=64, num_generations=4
         ),
         "length",
+        "Truncation rising",
     ),
-    "starved-input": Picture(starved, "phases"),
-    "failing-grader": Picture(lambda directory: grpo(judge, directory), "graders"),
+    "starved-input": Picture(starved, "phases", "Input-bound"),
+    "failing-grader": Picture(lambda directory: grpo(judge, directory), "graders", "Grader failing"),
 }
 """By the name of the image's file."""
 

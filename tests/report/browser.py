@@ -102,6 +102,16 @@ def panels(page: Page) -> dict[str, str]:
     )
 
 
+def assert_can_be_read(page: Page) -> None:
+    """On a laptop and on a phone: every panel has figures or says why not, and no text lies upon another."""
+    for width, height in (LAPTOP, PHONE):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("[...views.values()].every(one => one.drawing.getWidth() <= innerWidth)")
+        assert all(panels(page).values()), "a panel has neither figures nor a reason"
+        assert overlaps(page) == []
+        assert wider_than_the_window(page) == 0
+
+
 def _share(one: dict[str, Any], other: dict[str, Any]) -> bool:
     wide = min(one["right"], other["right"]) - max(one["left"], other["left"])
     high = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading import runs as runs_in
@@ -16,14 +16,13 @@ from akka_otel_callbacks.report.html import written
 from akka_otel_callbacks.report.page import page as page_of
 from tests.replay.replayed import FIXTURES, command
 from tests.report.browser import (
-    LAPTOP,
     PHONE,
     address,
+    assert_can_be_read,
     chromium,
     faults_of_access,
     opened,
     overlaps,
-    panels,
     wider_than_the_window,
 )
 from tests.report.faults import FAULTS
@@ -63,16 +62,6 @@ def test_a_fault_stands_above_everything_and_leads_to_its_panel(
         finding.locator("a").click()
         assert page.locator(target).get_attribute("class").startswith("panel")
         assert_can_be_read(page)
-
-
-def assert_can_be_read(page: Page) -> None:
-    """On a laptop and on a phone: every panel has figures or says why not, and no text lies upon another."""
-    for width, height in (LAPTOP, PHONE):
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("[...views.values()].every(one => one.drawing.getWidth() <= innerWidth)")
-        assert all(panels(page).values()), "a panel has neither figures nor a reason"
-        assert overlaps(page) == []
-        assert wider_than_the_window(page) == 0
 
 
 @pytest.fixture(scope="module")

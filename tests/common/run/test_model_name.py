@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.run.model_name import model_name
 
-CACHE = "/root/.cache/huggingface/hub"
+CACHE = "/home/me/.cache/huggingface/hub"
 
 
 @pytest.mark.parametrize(
