@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import pprint
@@ -159,6 +160,22 @@ def test_the_configuration_that_the_trainer_prints(tmp_path: Path) -> None:
     assert len(pretty) > 3
     assert only(tmp_path, text).config == config
     assert only(tmp_path, text.replace(": 3}", ": 3, open(1)}")).config is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_configuration_that_ray_broke_where_it_flushed(tmp_path: Path, data: st.DataObject) -> None:
+    """Ray ends a line where its flush fell between two writes of the printer: behind any word of the configuration."""
+    layers = [{"_target_": "it's }", "layers": [1, (2, {"deep": {"er": None}})]}, {"again": {}}]
+    config = {"actor_rollout_ref": {"actor": layers, "empty": {}}, "data": {"files": "a {b"}, "trainer": {"n": 3}}
+    file = io.StringIO()
+    writes: list[str] = []
+    file.write = writes.append  # type: ignore[method-assign,assignment]
+    pprint.pprint(config, stream=file, width=data.draw(st.integers(20, 120)))
+    broken = "".join(data.draw(st.sampled_from(["", "\n"])) + write for write in writes).strip("\n")
+    lost = f"{ACTOR}{{'data': {{}}, 'trainer': {{'lost': [\n"  # of a process that was ended while it printed
+    text = lost + "".join(f"{ACTOR}{line}\n" for line in broken.splitlines())
+    assert only(tmp_path, f"{text}{ACTOR}{printed(1, ROW)}\n").config == config
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_the_import_loads_nothing_heavy() -> None:
 
 def test_the_hooks_of_an_agent_loop_load_no_vocabulary() -> None:
     """verl starts a process for each of several agent loops. The vocabulary would double what the plugin costs it."""
+    pytest.importorskip("verl", reason="verl is not installed in this environment")
     modules = "verl.experimental.agent_loop.tool_agent_loop, akka_otel_callbacks.verl.plugin"
     loaded = json.loads(run(f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))").splitlines()[-1])
     assert "akka_otel_callbacks.verl.rollout.stopping" in loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,10 @@ from akka_otel_callbacks.replay.console_lines import Printed
 
 MOST_LINES = 5000
 """Of a printed configuration, which has about a thousand."""
-BEGIN, END = "{'", "}"
+BEGIN = "{"
+OPENING, CLOSING = "{[(", "}])"
+TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+"""A text within it, whose brackets are none of its own."""
 SECTIONS = ("trainer", "data")
 """What every configuration of verl has."""
 
@@ -21,20 +25,33 @@ class Settings:
 
     def __init__(self) -> None:
         self.latest: Mapping[str, Any] | None = None
-        self._begun: dict[str | None, list[str]] = {}
-        """The lines that may be one, by who prints them: processes print at the same time."""
+        self._begun: dict[str | None, list[_Begun]] = {}
+        """What may be one, by who prints it: processes print at the same time."""
 
     def read(self, line: Printed) -> None:
+        begun = self._begun.setdefault(line.actor, [])
         if line.text.startswith(BEGIN):
-            self._begun[line.actor] = []
-        lines = self._begun.get(line.actor)
-        if lines is None:
-            return
-        lines.append(line.text)
-        if line.text.rstrip().endswith(END):
-            self.latest = _config("\n".join(lines)) or self.latest
-        if len(lines) > MOST_LINES:
-            del self._begun[line.actor]
+            begun.append(_Begun())  # may also be a section of the one before: Ray breaks lines where it flushes
+        for one in begun:
+            one.add(line.text)
+        for one in begun:
+            if one.depth <= 0:
+                self.latest = _config("\n".join(one.lines)) or self.latest
+        begun[:] = [one for one in begun if one.depth > 0 and len(one.lines) < MOST_LINES]
+
+
+class _Begun:
+    """Lines from one that begins as a dictionary does."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        """How many of its brackets are open."""
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+        bare = TEXT.sub("", line)
+        self.depth += sum(map(bare.count, OPENING)) - sum(map(bare.count, CLOSING))
 
 
 def _config(text: str) -> Mapping[str, Any] | None:
