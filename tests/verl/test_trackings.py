@@ -41,6 +41,14 @@ LIVES = {
     "a global of a run that did not ask": "tracking = make(['console'])",
     "an attribute of a module that is taken down last": "sys.kept = make()\nlog(sys.kept, 1)",
     "a cycle": "tracking = make()\ntracking.me = tracking\nlog(tracking, 1)\ndel tracking",
+    "a cycle that a thread of the telemetry's finds": (
+        "import gc, threading, time\nfrom akka_otel_callbacks.common.export.producer import Producer\n"
+        "hear, gone = Producer.hear, threading.Event()\ndef finds(*given):\n    gone.wait()\n    gc.collect()\n"
+        "    hear(*given)\nProducer.hear = finds\ngc.disable()\ntracking = make()\ntracking.me = tracking\n"
+        "backend = tracking.logger['akka_otel']\nlog(tracking, 1)\ndel tracking\ngone.set()\nwaited = time.monotonic()\n"
+        "while not backend._telemetry.closed and time.monotonic() - waited < 20:\n    time.sleep(0.01)\n"
+        "assert backend._telemetry.closed"
+    ),
     "held by a thread": (
         "import threading, time\ntracking = make()\nlog(tracking, 1)\n"
         "threading.Thread(target=lambda t=tracking: time.sleep(60), daemon=True).start()"

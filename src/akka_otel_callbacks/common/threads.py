@@ -11,6 +11,15 @@ from akka_otel_callbacks.common.guard import report
 ExportOnce = Callable[[], bool]
 """Exports what there is, and says whether it arrived."""
 
+OURS = "akka-otel-"
+"""How the name of each of the package's threads begins."""
+
+
+def is_ours() -> bool:
+    """Whether this is one of the package's threads. Python collects garbage on whatever thread is at work, so that a
+    user's object may end on one of them: with a lock of ours held, and where nobody may wait for that thread."""
+    return threading.current_thread().name.startswith(OURS)
+
 
 class Closer(threading.Thread):
     """Waits until it is told to close and then does what closing takes, for as long as it takes.
@@ -21,7 +30,7 @@ class Closer(threading.Thread):
     """
 
     def __init__(self, name: str, close: Callable[[], object]) -> None:
-        super().__init__(name=f"akka-otel-{name}", daemon=True)
+        super().__init__(name=f"{OURS}{name}", daemon=True)
         self.what = name
         self._close = close
         self._stop_event = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.patching.calls import Call, after, around
+from akka_otel_callbacks.common.threads import OURS, is_ours
 from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.config import LOGGER, backends
 from akka_otel_callbacks.verl.environment import is_disabled
@@ -80,10 +82,13 @@ def _close(tracking: Any, error: BaseException | None) -> None:
     loggers = getattr(tracking, "logger", None)
     backend: Any = loggers.get(LOGGER) if isinstance(loggers, dict) else None  # a subclass may call anything so
     users = STATE.backends.get(backend)
-    if users is not None:
-        users.discard(tracking)
-        if not users:
-            _end(backend, error)
+    if users is None:
+        return
+    users.discard(tracking)
+    if not users and is_ours():  # it was garbage, and the end waits for the thread that found it
+        threading.Thread(target=_end, args=(backend, error), name=f"{OURS}end").start()
+    elif not users:
+        _end(backend, error)
 
 
 def _end(backend: Backend, error: BaseException | None) -> None:
