@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from akka_otel_callbacks.common.export.instruments import views
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.tracing.provider import unwatched
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
 
@@ -55,8 +56,8 @@ class TelemetryInMemory:
         self._reader = _Reader()
         self._spans = InMemorySpanExporter()
         self.meter_provider = MeterProvider([self._reader], views=views(), shutdown_on_exit=False)
-        self.tracer_provider = TracerProvider(shutdown_on_exit=False)
-        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._spans))
+        self.tracer_provider = unwatched(TracerProvider, shutdown_on_exit=False)
+        self.tracer_provider.add_span_processor(unwatched(SimpleSpanProcessor, self._spans))
 
     def latest(self, metric: str, attributes: Mapping[str, Any] | None = None) -> float:
         """The newest value of a gauge or counter.

@@ -45,8 +45,8 @@ LIVES = {
         "import gc, threading, time\nfrom akka_otel_callbacks.common.export.producer import Producer\n"
         "hear, gone = Producer.hear, threading.Event()\ndef finds(*given):\n    gone.wait()\n    gc.collect()\n"
         "    hear(*given)\nProducer.hear = finds\ngc.disable()\ntracking = make()\ntracking.me = tracking\n"
-        "backend = tracking.logger['akka_otel']\nlog(tracking, 1)\ndel tracking\ngone.set()\nwaited = time.monotonic()\n"
-        "while not backend._telemetry.closed and time.monotonic() - waited < 20:\n    time.sleep(0.01)\n"
+        "backend = tracking.logger['akka_otel']\nlog(tracking, 1)\ndel tracking\ngone.set()\nbegan = time.monotonic()\n"
+        "while not backend._telemetry.closed and time.monotonic() - began < 20:\n    time.sleep(0.01)\n"
         "assert backend._telemetry.closed"
     ),
     "held by a thread": (

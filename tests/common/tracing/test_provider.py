@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -23,6 +24,7 @@ from akka_otel_callbacks.common.tracing.ids import UnseededIds
 from akka_otel_callbacks.common.tracing.parent import parent_context
 from akka_otel_callbacks.common.tracing.provider import private_provider
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.testing import TelemetryInMemory
 from tests.common.scripts import run
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -109,6 +111,21 @@ def test_a_private_provider_exports_and_is_not_the_global_one() -> None:
     (span,) = exporter.get_finished_spans()
     assert span.resource.attributes == {"service.name": "job"}
     assert trace.get_tracer_provider() is before
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: private_provider(Resource({}), [InMemorySpanExporter()], {}), TelemetryInMemory]
+)
+def test_the_global_meter_provider_is_not_looked_up(
+    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be made where a variable names one, and then stand in the way of the program's own."""
+    looked_up: list[object] = []
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
+    monkeypatch.setattr("opentelemetry.metrics._internal._load_provider", lambda *given: looked_up.append(given))
+    monkeypatch.setenv("OTEL_PYTHON_METER_PROVIDER", "sdk_meter_provider")
+    assert make() is not None
+    assert not looked_up
 
 
 @pytest.mark.parametrize(

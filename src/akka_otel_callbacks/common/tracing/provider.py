@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.text import one_line
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.sdk.trace.id_generator import IdGenerator
+
+T = TypeVar("T")
 
 BATCHES = {
     "max_queue_size": ("OTEL_BSP_MAX_QUEUE_SIZE", 2048),
@@ -42,7 +45,7 @@ def private_provider(
     try:
         provider = provider_without_exporters(resource, environ, ids)
         for exporter in exporters:
-            provider.add_span_processor(BatchSpanProcessor(exporter, **batches))
+            provider.add_span_processor(unwatched(BatchSpanProcessor, exporter, **batches))
     except ValueError as error:
         logger.warning("no spans are exported, because a variable OTEL_BSP_* or OTEL_*_LIMIT is wrong: %s", error)
         return None
@@ -61,7 +64,18 @@ def provider_without_exporters(
     from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
     sampler = None if environ.get("OTEL_TRACES_SAMPLER", "").strip() else DEFAULT_ON
-    return TracerProvider(sampler, resource, id_generator=ids or UnseededIds(), shutdown_on_exit=False)
+    ids = ids or UnseededIds()
+    return unwatched(TracerProvider, sampler, resource, id_generator=ids, shutdown_on_exit=False)
+
+
+def unwatched(make: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """One of the SDK's objects, without metrics of itself. Newer versions would look up the global meter provider for
+    them. Where `OTEL_PYTHON_METER_PROVIDER` names one, that look sets it, and the program's own is then refused."""
+    from opentelemetry.metrics import NoOpMeterProvider
+
+    if "meter_provider" in signature(make).parameters:
+        kwargs["meter_provider"] = NoOpMeterProvider()
+    return make(*args, **kwargs)
 
 
 def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
