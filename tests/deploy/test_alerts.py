@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common.gpu.xid_codes import XIDS, Cause
 from akka_otel_callbacks.report import findings
 from tests.deploy.promtool import REGISTRY, as_test, cases, check, rule_of, run, series_of, written_rules
 from tools.deploy.deployment import RULES, rules_path
@@ -94,10 +93,3 @@ def test_an_alert_and_the_page_mean_the_same_by_a_finding(alert: str, of_the_pag
         assert min(thresholds) > max(of_the_page), "who is called is called later than who looks is told"
     else:
         assert thresholds == of_the_page
-
-
-def test_the_codes_of_the_program_are_those_that_log_lines_call_so() -> None:
-    words = FORM.abbreviations["(by the program)"]
-    single = {int(code) for code in re.findall(r"== (\d+)", words)}
-    ranges = [range(int(low), int(high) + 1) for low, high in re.findall(r">= (\d+) <= (\d+)", words)]
-    assert single.union(*ranges) == {code for code, xid in XIDS.items() if xid.cause is Cause.APPLICATION}

@@ -25,6 +25,7 @@ OTHERWISE = {
     "cli.table": {"latest"},  # a heading
     "cli.view": {"export"},  # a word of a sentence
     "common.gpu.readings": {"latest"},  # how samples become one figure
+    "common.gpu.xid_codes": {"informational"},  # a word of a log line
     "common.graders.scoring": {"failed"},  # an attribute of a scoring
     "common.export.delivery": {"rejected"},  # how a delivery ended
     "graders": {"failure"},  # a module

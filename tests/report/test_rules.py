@@ -14,7 +14,7 @@ import pytest
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.report.panels import RL, SFT
 from akka_otel_callbacks.report.rules import RULES
-from tests.report.faults import FAULTS
+from tests.report.faults import FAULTS, with_xid
 from tests.report.recordings import history, record, recording, rl_step, sft_step
 
 
@@ -47,6 +47,25 @@ def test_a_fault_is_named_and_no_other(tmp_path: Path, fault: str) -> None:
 )
 def test_the_numbers_are_those_that_were_recorded(tmp_path: Path, fault: str, numbers: str) -> None:
     assert found(FAULTS[fault](tmp_path))[fault] == [numbers]
+
+
+@pytest.mark.parametrize(
+    ("cause", "latest", "said"),
+    [
+        (names.GpuXidCause.HARDWARE, 45, "GPU …0000a1: XID, usually the hardware or the driver"),
+        (
+            names.GpuXidCause.APPLICATION,
+            45,
+            "GPU …0000a1: XID 45: clean-up after an earlier error or the end of a program",
+        ),
+        (names.GpuXidCause.UNKNOWN, 999, "GPU …0000a1: XID 999"),
+        (None, 79, "GPU …0000a1: XID 79: GPU has fallen off the bus"),
+    ],
+)
+def test_an_xid_is_told_by_its_cause_where_the_latest_code_is_another_one(
+    tmp_path: Path, cause: str | None, latest: int, said: str
+) -> None:
+    assert found(with_xid(tmp_path, cause, latest))["XID"] == [said]
 
 
 def failing_graders(count: int, failures: dict[str, int]) -> dict[str, object]:

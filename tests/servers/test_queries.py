@@ -102,6 +102,7 @@ CHECKS: Mapping[str, Check] = {
     "README.md, 1": without_a_step,
     "docs/gpu.md, 1": utilization_of_dcgm,
     "docs/gpu.md, 2": driver_beside_power,
+    "docs/gpu.md, 3": first_xid,
     "docs/graders.md, 1": failures,
     "Alert on a stalled run": without_a_step,
     "GPU health, one throttle reason": one_throttle_reason,

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from akka_otel_callbacks.common.gpu.xid_codes import XIDS
+from akka_otel_callbacks.common.gpu.xid_codes import IN_WORDS, XIDS, cause_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading.words import short
 from akka_otel_callbacks.report.course import Course
@@ -32,15 +32,22 @@ def nonfinite(run: History) -> Iterator[Mark]:
 
 
 def xids(run: History) -> Iterator[Mark]:
-    """Faults of GPUs, with the code where there was one since the export before."""
+    """Faults of GPUs, with the latest code where that is of the fault's cause. The log alone has an earlier code."""
     codes = {course.of(names.ATTR_HW_ID): course for course in run.courses(names.GPU_XID_LAST)}
     for course in run.courses(names.GPU_XID_ERRORS):
+        cause = course.of(names.ATTR_GPU_XID_CAUSE)
         last = codes.get(course.of(names.ATTR_HW_ID))
         for _, until, more in gains(course):
             code = next((int(y) for x, y in zip(last.x, last.y, strict=True) if x >= until), None) if last else None
-            what = f"XID {code}: {XIDS[code].meaning}" if code in XIDS else f"XID {code or ''}".strip()
             several = f" ({more:.0f} XIDs)" if more > 1 else ""
-            yield Mark(until, f"{gpu_name(course)}: {what}{several}", bad=True)
+            yield Mark(until, f"{gpu_name(course)}: {_fault(code, cause)}{several}", bad=True)
+
+
+def _fault(code: int | None, cause: str) -> str:
+    """In words. A run of an earlier release counted no causes."""
+    if code is None or (cause and cause_of(code) != cause):
+        return f"XID, {IN_WORDS[cause]}" if cause in IN_WORDS else "XID"
+    return f"XID {code}: {XIDS[code].meaning}" if code in XIDS else f"XID {code}"
 
 
 def failed_saves(run: History) -> Iterator[Mark]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,8 +13,9 @@ from akka_otel_callbacks.common.gpu import xid
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import Code, Nvml
 from akka_otel_callbacks.common.gpu.xid import XidWatcher
-from akka_otel_callbacks.common.gpu.xid_codes import XIDS, Cause, describe
+from akka_otel_callbacks.common.gpu.xid_codes import CAUSES, XIDS, cause_of, describe
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import GpuXidCause
 from tests.fake_nvml import FakeDriver
 
 A, B, MIG = "GPU-aaaa", "GPU-bbbb", "MIG-cccc"
@@ -49,8 +51,17 @@ def wait_for(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
         time.sleep(0.005)
 
 
+def by_cause(watcher: XidWatcher) -> dict[tuple[str, str], float]:
+    points = watcher.points(names.GPU_XID_ERRORS)
+    return {(str(at["hw.id"]), str(at[names.ATTR_GPU_XID_CAUSE.name])): value for value, at in points}
+
+
 def errors(watcher: XidWatcher) -> dict[str, float]:
-    return {str(attributes["hw.id"]): value for value, attributes in watcher.points(names.GPU_XID_ERRORS)}
+    """Of all causes."""
+    found: Counter[str] = Counter()
+    for (gpu, _), value in by_cause(watcher).items():
+        found[gpu] += int(value)
+    return dict(found)
 
 
 def last(watcher: XidWatcher) -> dict[str, float]:
@@ -61,7 +72,7 @@ def test_the_count_starts_at_zero_and_the_code_is_absent(driver: FakeDriver, sta
     driver.gpu(A)
     driver.gpu(B)
     watcher = start(A, B)
-    assert errors(watcher) == {A: 0, B: 0}
+    assert by_cause(watcher) == {(gpu, cause): 0 for gpu in (A, B) for cause in CAUSES}
     assert last(watcher) == {}
 
 
@@ -93,6 +104,21 @@ def test_each_gpu_has_its_own(driver: FakeDriver, start: Start) -> None:
     wait_for(lambda: sum(errors(watcher).values()) == 3)
     assert errors(watcher) == {A: 1, B: 2}
     assert last(watcher) == {A: 13, B: 63}
+
+
+def test_a_fault_of_the_hardware_is_still_seen_when_others_follow_it(driver: FakeDriver, start: Start) -> None:
+    gpu = driver.gpu(A)
+    watcher = start(A)
+    for code in (48, 63, 999, 45, 45):
+        driver.xid(gpu, code)
+    wait_for(lambda: errors(watcher) == {A: 5})
+    assert last(watcher) == {A: 45}
+    assert by_cause(watcher) == {
+        (A, GpuXidCause.HARDWARE): 1,
+        (A, GpuXidCause.INFORMATIONAL): 1,
+        (A, GpuXidCause.UNKNOWN): 1,
+        (A, GpuXidCause.APPLICATION): 2,
+    }
 
 
 @pytest.mark.parametrize("code", [0, 999, 2**31])
@@ -292,13 +318,14 @@ def test_no_wait_is_longer_than_a_second() -> None:
 @pytest.mark.parametrize(
     ("codes", "cause"),
     [
-        ((13, 31, 43), Cause.APPLICATION),
-        ((63, 92), Cause.INFORMATIONAL),
-        ((48, 62, 64, 74, 79, 94, 95, 119, 120), Cause.HARDWARE),
+        ((13, 31, 43), GpuXidCause.APPLICATION),
+        ((63, 92), GpuXidCause.INFORMATIONAL),
+        ((48, 62, 64, 74, 79, 94, 95, 119, 120), GpuXidCause.HARDWARE),
+        ((0, 999), GpuXidCause.UNKNOWN),
     ],
 )
-def test_where_to_look_first(codes: tuple[int, ...], cause: Cause) -> None:
-    assert {XIDS[code].cause for code in codes} == {cause}
+def test_where_to_look_first(codes: tuple[int, ...], cause: str) -> None:
+    assert {cause_of(code) for code in codes} == {cause}
 
 
 def test_every_meaning_fits_a_line() -> None:

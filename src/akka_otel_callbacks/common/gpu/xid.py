@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from akka_otel_callbacks.common.gpu.devices import Device, Devices
 from akka_otel_callbacks.common.gpu.nvml import EXPECTED, Code, Nvml, Unavailable, text
-from akka_otel_callbacks.common.gpu.xid_codes import FELL_OFF_THE_BUS, describe
+from akka_otel_callbacks.common.gpu.xid_codes import CAUSES, FELL_OFF_THE_BUS, cause_of, describe
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.logs.record import about
@@ -31,18 +31,19 @@ class Watched:
 
     Attributes:
         instances: the GPU instance IDs of the slices that the process holds, empty where it holds the whole GPU.
+        errors: its XIDs, by their usual cause.
         fell: it reported that it fell off the bus, from where it does not come back while the job lives.
     """
 
     device: Device
     instances: frozenset[int | None] = frozenset()
-    errors: int = 0
+    errors: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     last: int | None = None
     fell: bool = False
 
 
 class XidWatcher:
-    """Counts XIDs by GPU from the moment that its events are registered.
+    """Counts XIDs by GPU and usual cause from the moment that its events are registered.
 
     A GPU whose events NVML does not deliver has no series. After a failure, such as a lost GPU or a driver that goes
     away, the events are registered again, at growing intervals; counts go on where they were.
@@ -74,7 +75,11 @@ class XidWatcher:
     def points(self, metric: Metric) -> list[Point]:
         watched = list(self._watched.values())
         if metric is names.GPU_XID_ERRORS:
-            return [(gpu.errors, gpu.device.attributes) for gpu in watched]
+            return [
+                (errors, {**gpu.device.attributes, names.ATTR_GPU_XID_CAUSE.name: cause})
+                for gpu in watched
+                for cause, errors in gpu.errors.items()
+            ]
         return [(gpu.last, gpu.device.attributes) for gpu in watched if gpu.last is not None]
 
     def fallen(self) -> list[Device]:
@@ -152,7 +157,7 @@ class XidWatcher:
             return
         if gpu.instances and not gpu.instances & {event.gpuInstanceId, None} and event.gpuInstanceId != NO_INSTANCE:
             return  # it was on another job's slice of the GPU
-        gpu.errors += 1
+        gpu.errors[cause_of(code)] += 1
         gpu.last = code
         gpu.fell |= code == FELL_OFF_THE_BUS
         what = about(names.EVENT_GPU_XID, {**gpu.device.attributes, names.ATTR_GPU_XID.name: code})

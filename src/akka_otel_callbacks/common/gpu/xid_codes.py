@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
-
-class Cause(str, Enum):
-    """Where to look first. A hint, as NVIDIA's catalog gives it, and no verdict."""
-
-    APPLICATION = "usually a fault of the application"
-    INFORMATIONAL = "informational"
-    HARDWARE = "usually the hardware or the driver"
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.names import GpuXidCause
 
 
 class Xid(NamedTuple):
     meaning: str
-    cause: Cause
+    cause: str
 
 
+CAUSES = names.ATTR_GPU_XID_CAUSE.values
+IN_WORDS = {
+    GpuXidCause.APPLICATION: "usually a fault of the application",
+    GpuXidCause.INFORMATIONAL: "informational",
+    GpuXidCause.HARDWARE: "usually the hardware or the driver",
+    GpuXidCause.UNKNOWN: "no meaning is known here; see NVIDIA's XID reference",
+}
 FELL_OFF_THE_BUS = 79
-_APPLICATION, _INFORMATIONAL, _HARDWARE = Cause.APPLICATION, Cause.INFORMATIONAL, Cause.HARDWARE
+_APPLICATION, _INFORMATIONAL, _HARDWARE = GpuXidCause.APPLICATION, GpuXidCause.INFORMATIONAL, GpuXidCause.HARDWARE
 
 XIDS: dict[int, Xid] = {
     8: Xid("GPU stopped processing", _APPLICATION),
@@ -81,9 +82,12 @@ XIDS: dict[int, Xid] = {
 """Codes that are not here are reported all the same, without a meaning."""
 
 
+def cause_of(code: int) -> str:
+    """Where to look first. A hint, as NVIDIA's catalog gives it, and no verdict."""
+    return XIDS[code].cause if code in XIDS else GpuXidCause.UNKNOWN
+
+
 def describe(code: int) -> str:
     """The meaning and the usual cause in words, for a log line."""
-    known = XIDS.get(code)
-    if known is None:
-        return "no meaning is known here; see NVIDIA's XID reference"
-    return f"{known.meaning}; {known.cause.value}"
+    cause = IN_WORDS[cause_of(code)]
+    return f"{XIDS[code].meaning}; {cause}" if code in XIDS else cause

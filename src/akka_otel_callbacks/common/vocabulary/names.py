@@ -55,6 +55,13 @@ class GpuClockDomain:
     MEMORY: Final = "memory"
 
 
+class GpuXidCause:
+    APPLICATION: Final = "application"
+    HARDWARE: Final = "hardware"
+    INFORMATIONAL: Final = "informational"
+    UNKNOWN: Final = "unknown"
+
+
 class JobPauseCause:
     EVALUATING: Final = "evaluating"
     CHECKPOINTING: Final = "checkpointing"
@@ -393,6 +400,17 @@ ATTR_GPU_XID: Final = Attribute(
     "akka.optimize.training.gpu.xid",
     int,
     "The driver's code of a GPU fault, on the log record of that fault.",
+)
+ATTR_GPU_XID_CAUSE: Final = Attribute(
+    "akka.optimize.training.gpu.xid.cause",
+    str,
+    "Where to look first for the cause of an XID.",
+    values=(
+        "application",
+        "hardware",
+        "informational",
+        "unknown",
+    ),
 )
 ATTR_JOB_PAUSE_CAUSE: Final = Attribute(
     "akka.optimize.training.job.pause.cause",
@@ -1101,10 +1119,11 @@ GPU_XID_ERRORS: Final = Metric(
     "akka.optimize.training.gpu.xid.errors",
     Kind.COUNTER,
     "{error}",
-    "XIDs, the driver's codes for a GPU fault, since the job started watching.",
+    "XIDs, the driver's codes for a GPU fault, since the watch began, by usual cause.",
     attributes=(
         ATTR_HW_ID,
         ATTR_HW_NAME,
+        ATTR_GPU_XID_CAUSE,
     ),
 )
 GPU_XID_LAST: Final = Metric(
