@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.numbers import mean, number, sample_std
+from akka_otel_callbacks.common.numbers import are_finite, mean, number, sample_std
 
 
 class Sharded:
@@ -155,6 +155,23 @@ def test_of_nothing_and_of_one() -> None:
 def test_values_at_the_edge_never_raise(values: list[float]) -> None:
     assert isinstance(mean(values), float)
     assert isinstance(sample_std(values), float)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_deviations_whose_squares_are_no_numbers(size: float) -> None:
+    assert sample_std([0.0, size, 2 * size]) == pytest.approx(size, rel=1e-9)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(), FINITE), max_size=10))
+def test_finite_is_what_each_of_them_is(values: list[float | None]) -> None:
+    expected = all(value is not None and math.isfinite(value) for value in values)
+    assert are_finite(values) is expected or expected  # where all are, their sum may not be
+
+
+def test_finite_without_an_overflow() -> None:
+    assert are_finite([])
+    assert are_finite([1, 2.5, -1e100])
+    assert not are_finite([1e308, 1e308])
 
 
 def test_an_object_that_refuses_in_its_own_way_is_no_number() -> None:

@@ -335,5 +335,6 @@ def test_the_mean_of_a_step_is_weighted_by_what_its_micro_batches_count() -> Non
     assert (step.entropy, step.kl, step.clip_ratio, step.grad_norm) == (1.75, 1.0, 0.25, 2.0)
     assert update_step({"entropy": [1.0, 0.0]}, {"tokens": [30, 0]}).entropy == 1.0
     assert update_step({"entropy": [0.0, 0.0]}, {"tokens": [0, 0]}).entropy is None
+    assert update_step({"entropy": [1.0, math.nan]}, {"tokens": [30, 0]}).entropy == 1.0
     assert update_step(values, {"tokens": None}).entropy == 2.5
     assert sft_step({"mean_token_accuracy": [0.5, 0.0]}, [1, 3]).token_accuracy == 0.125

@@ -24,12 +24,7 @@ class Mark:
     """In the same order."""
 
     def ends(self) -> dict[str, int]:
-        """Of what is a list."""
-        return {
-            key: end
-            for (key, values), end in zip(self.lists.items(), self.lengths, strict=True)
-            if values.__class__ is list
-        }
+        return dict(zip(self.lists, self.lengths, strict=True))
 
 
 def mark(buffers: Mapping[str, Any]) -> Mark:
@@ -51,8 +46,11 @@ def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewV
     for before, after in pairwise(marks):
         starts, ends = before.ends(), after.ends()
         for key in ends if keys is None else ends.keys() & keys:
-            values, start, end = after.lists[key], starts.get(key, 0), ends[key]
-            if start > end or before.lists.get(key) is not values:
+            values, end = after.lists[key], ends[key]
+            if values.__class__ is not list:
+                continue
+            start = starts[key] if before.lists.get(key) is values else 0
+            if start > end:
                 start = 0
             if start < end <= len(values):  # a list that was emptied since says nothing
                 new = values[start:end]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from akka_otel_callbacks.common.graders.figures import no_failures, set_graders
+from akka_otel_callbacks.common.numbers import are_finite
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards
 from akka_otel_callbacks.common.vocabulary import names
@@ -64,7 +65,7 @@ class Trained:
 
     def tokens(self) -> Any:
         """How many the loss counts."""
-        return (self.mask if self.own is None else self.mask * self.own).sum()
+        return (self.mask if self.own is None else self.mask * self.own).count_nonzero()  # half of what a sum takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +302,8 @@ def scored(
     for scores, weights in scorings:
         for column, given, weight in zip(columns, scores, weights, strict=False):
             column += _shares(given, weight)
-    are_all_given = not any(None in column for column in columns)
-    rows = zip(*columns, strict=True)
-    totals = [*map(sum, rows)] if are_all_given else [*map(_total, rows)]  # type: ignore[arg-type]
+    total: Any = sum if all(map(are_finite, columns)) else _total
+    totals: list[float | None] = [*map(total, zip(*columns, strict=True))]
     return ScoredRollouts(
         totals=totals,
         terms=dict(zip(terms, columns, strict=True)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import mul
 from typing import Any
 
 from akka_otel_callbacks.common.numbers import mean, number
@@ -169,21 +171,21 @@ def is_summary(row: Values) -> bool:
 def _fill(step: StepT, keys: Iterable[Key], values: Values, counts: Counts) -> StepT:
     def value_of(key: Key) -> float | None:
         value = values.get(key.key)
-        found = _numbers(value) if value is not None else None
-        if not found:
+        if value is None or not (found := _numbers(value)):
             return None
         weights = counts.get(key.of) if key.of else None
-        known = weights is not None and len(weights) == len(found)
-        return _weighted(found, weights or ()) if known else key.reduce(found)
+        if weights is None or len(weights) != len(found):
+            return key.reduce(found)
+        return _weighted(found, weights)
 
     return fill(step, keys, value_of)
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> float | None:
     """The mean. None where nothing was counted. TRL writes 0 for a micro-batch that has nothing to count."""
-    counted = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight]
-    total = sum(weight for _, weight in counted)
-    return sum(value * weight for value, weight in counted) / total if total else None
+    if 0 in weights:  # its value may be NaN, which no weight takes away
+        values, weights = [*compress(values, weights)], [*compress(weights, weights)]
+    return sum(map(mul, values, weights)) / sum(weights) if weights else None
 
 
 def _numbers(value: Any) -> list[float]:
@@ -196,7 +198,7 @@ def _numbers(value: Any) -> list[float]:
 def _terminated(values: Values) -> float | None:
     """The mean over the step's generations, each by its share of completions that ended. TRL writes 0 where all of a
     generation were truncated; a completion that ended has at least its EOS, so that a 0 is never a length."""
-    lengths, clipped = _numbers(values.get(TERMINATED)), _numbers(values.get(CLIPPED))
+    lengths, clipped = _numbers(values.get(TERMINATED, ())), _numbers(values.get(CLIPPED, ()))
     if len(lengths) < 2 or len(lengths) != len(clipped):
         return mean([length for length in lengths if length != 0])
     ended = [1 - share for share in clipped]
@@ -207,7 +209,7 @@ def _terminated(values: Values) -> float | None:
 def _set_tools(step: RLStep, values: Values) -> None:
     """From the step's generations, each with its calls in the mean and the share of them that failed. TRL writes 0 for
     a generation without a call."""
-    calls, shares = _numbers(values.get(TOOL_CALLS)), _numbers(values.get(TOOL_FAILURES))
+    calls, shares = _numbers(values.get(TOOL_CALLS, ())), _numbers(values.get(TOOL_FAILURES, ()))
     known = len(calls) == len(shares)
     set_tools(step, calls, [call * share for call, share in zip(calls, shares, strict=True)] if known else None)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import Figures, Point
+
+STICKY = tuple(metric for metric in names.METRICS if metric.sticky or metric.sticky_values)
 
 
 class Board:
@@ -38,16 +41,17 @@ class Board:
         """The board of the next step: its figures, and the sticky ones of this board that it does not have."""
         sticky = {
             metric: kept
-            for metric, points in self._points.items()
-            if (metric.sticky or metric.sticky_values) and (kept := _sticky_points(metric, points))
+            for metric in STICKY
+            if metric in self._points and (kept := _sticky_points(metric, self._points[metric]))
         }
         return Board(sticky).amended_with(figures)
 
     def amended_with(self, figures: Figures) -> Board:
         """This board with some figures set anew; everything else stays."""
         merged = {**self._points, **figures}
-        for metric in self._points.keys() & figures.keys():
-            merged[metric] = _merge(self._points[metric], figures[metric])
+        for metric in self._points:
+            if metric in figures:
+                merged[metric] = _merge(self._points[metric], figures[metric])
         return Board(merged)
 
 

@@ -8,11 +8,13 @@ The rollouts of one prompt are judged by those of them that were scored.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from typing import Any
 
-from akka_otel_callbacks.common.numbers import mean, sample_std
+from akka_otel_callbacks.common.numbers import are_finite, mean, sample_std
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 
@@ -22,6 +24,8 @@ SAME_REWARD = 1e-8
 
 Column = Sequence[float | None]
 """A number per rollout. None where there is none."""
+IsScored = Sequence[bool] | None
+"""By rollout, whether it was scored. None where all of them were."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,21 +49,24 @@ def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
 
     Where the groups are not known, the logged share of groups without a spread stands.
     """
-    is_scored = None if _are_finite(rollouts.totals) else [_is_finite(total) for total in rollouts.totals]
+    is_scored = None if are_finite(rollouts.totals) else [_is_finite(total) for total in rollouts.totals]
     columns = {**rollouts.terms, TOTAL: rollouts.totals}
-    shares = {term: found for term, column in columns.items() if (found := _shares(column, is_scored)) is not None}
-    totals = shares.get(TOTAL, [])
+    shares = {term: found for term, column in columns.items() if (found := _shares(column, is_scored))}
+    totals = shares.get(TOTAL, ())
+    means = {term: mean(column) for term, column in shares.items()}
+    spreads = {term: sample_std(column) for term, column in shares.items()}
     step.rollouts = len(totals)
-    step.reward, step.reward_std = mean(totals), sample_std(totals)
+    step.reward, step.reward_std = means.get(TOTAL), spreads.get(TOTAL)
     step.reward_min, step.reward_max = min(totals, default=None), max(totals, default=None)
     step.reward_zero_ratio = totals.count(0.0) / len(totals) if totals else None
-    step.reward_term = {term: mean(column) for term, column in shares.items()} or None
-    step.reward_term_std = {term: sample_std(column) for term, column in shares.items()} or None
+    step.reward_term, step.reward_term_std = means or None, spreads or None
     step.rollout_reward = {
-        term: recorded for term, column in columns.items() if (recorded := _recorded(column, rollouts.totals))
+        term: recorded
+        for term, column in columns.items()
+        if (recorded := _recorded(column, rollouts.totals, is_scored))
     }
     if rollouts.groups is not None:
-        step.frac_reward_zero_std = _share_without_spread(rollouts.totals, rollouts.groups)
+        step.frac_reward_zero_std = _share_without_spread(rollouts.totals, rollouts.groups, is_scored)
 
 
 def distinct(terms: Iterable[str]) -> list[str]:
@@ -80,29 +87,20 @@ def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _are_finite(column: Column) -> bool:
-    """Whether all of them are finite numbers, told by their sum; false also where the sum overflows."""
-    return None not in column and math.isfinite(sum(column))  # type: ignore[arg-type]
-
-
-def _shares(column: Column, is_scored: Sequence[bool] | None) -> list[float] | None:
-    """A term's share in every scored rollout, 0 where it gave none. None where it gave none to any of them.
-
-    Args:
-        is_scored: by rollout. None where all of them are.
-    """
-    given = list(column if is_scored is None else compress(column, is_scored))
-    if _are_finite(given):
-        return given or None  # type: ignore[return-value]
+def _shares(column: Column, is_scored: IsScored) -> Sequence[float]:
+    """A term's share in every scored rollout, 0 where it gave none. Empty where it gave none to any of them."""
+    given = column if is_scored is None else [*compress(column, is_scored)]
+    if are_finite(given):
+        return given  # type: ignore[return-value]
     shares = [value if value is not None and math.isfinite(value) else 0.0 for value in given]
-    return shares if any(map(_is_finite, given)) else None
+    return shares if any(map(_is_finite, given)) else ()
 
 
-def _recorded(column: Column, totals: Column) -> list[float]:
+def _recorded(column: Column, totals: Column, is_scored: IsScored) -> Sequence[float]:
     """What the histogram gets of a term: every share that it gave to a scored rollout, and each score that went wrong,
     which the recorder counts apart."""
-    if _are_finite(column) and _are_finite(totals):
-        return list(column)  # type: ignore[arg-type]
+    if is_scored is None and are_finite(column):
+        return column  # type: ignore[return-value]
     return [
         value
         for value, total in zip(column, totals, strict=True)
@@ -110,18 +108,19 @@ def _recorded(column: Column, totals: Column) -> list[float]:
     ]
 
 
-def _share_without_spread(totals: Column, groups: Sequence[Hashable]) -> float | None:
+def _share_without_spread(totals: Column, groups: Sequence[Hashable], is_scored: IsScored) -> float | None:
     """The share of prompts whose scored rollouts all got the same reward, of those that have any. A prompt with a
     single rollout has no spread by design and is not among them."""
-    by_group: dict[Hashable, list[float | None]] = {}
+    by_group: defaultdict[Hashable, list[Any]] = defaultdict(list)
     for group, total in zip(groups, totals, strict=True):
-        by_group.setdefault(group, []).append(total)
-    several = [column for column in by_group.values() if len(column) > 1]
-    scored = [column if _are_finite(column) else [*filter(_is_finite, column)] for column in several]
-    return mean([float(_are_same(found)) for found in scored if found])  # type: ignore[arg-type]
+        by_group[group].append(total)
+    scored = [column for column in by_group.values() if len(column) > 1]
+    if is_scored is not None:
+        scored = [found for column in scored if (found := [*filter(_is_finite, column)])]
+    return mean([*map(_are_same, scored)])
 
 
-def _are_same(rewards: list[float]) -> bool:
+def _are_same(rewards: Sequence[float]) -> bool:
     width = max(rewards) - min(rewards)
     if width == 0:
         return True  # the deviation of large ones is not exactly 0
