@@ -22,7 +22,7 @@ from transformers import Trainer, TrainerCallback
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import TelemetryInMemory, telemetry_in_memory
-from akka_otel_callbacks.trl import AkkaTelemetryCallback, attach
+from akka_otel_callbacks.trl import AkkaTelemetryCallback, attach, session
 from tests.support.otlp_sink import otlp_sink
 from tests.trl.runs import parameters_of
 from tests.trl.trainings import online, sft
@@ -217,6 +217,13 @@ def test_a_subclass_of_the_callback(tiny_model: str, memory: TelemetryInMemory) 
     assert callback.note == ["step"] * 2
     assert copy.deepcopy(callback).note == ["step"] * 2
     assert memory.latest(COUNT) == 2
+
+
+def test_a_training_that_cannot_be_described_has_its_figures(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "engine_attributes", lambda *given: 1 / 0)
+    with telemetry_in_memory() as memory:
+        sft(tiny_model, [ours(memory)], max_steps=1).train()
+        assert memory.latest(COUNT) == 1
 
 
 def test_memory_comes_back_with_the_last_reference(tiny_model: str, memory: TelemetryInMemory) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 
 from akka_otel_callbacks.verl.callers import calling_config
-from akka_otel_callbacks.verl.config import asks, backends, get
+from akka_otel_callbacks.verl.config import asks, backends, get, plain
 
 CONFIG = {"trainer": {"logger": ["console", "akka_otel"]}}
 
@@ -155,6 +155,27 @@ def test_a_configuration_that_cannot_be_worked_out_asks_for_nothing() -> None:
     broken = omegaconf.OmegaConf.create({"trainer": {"logger": "${nowhere}"}})
     assert asks(broken) is False
     assert called_with(broken) is None
+
+
+def test_of_a_configuration_whatever_can_be_worked_out_is_known() -> None:
+    omegaconf = pytest.importorskip("omegaconf", reason="comes with verl")
+    given = {
+        "trainer": {"name": "${nowhere}", "nnodes": 2, "logger": ["a"]},
+        "data": {"files": "${no:such}"},
+        "n": "${m}",
+    }
+    assert plain(omegaconf.OmegaConf.create({**given, "m": 3})) == {
+        "trainer": {"nnodes": 2, "logger": ["a"]},
+        "data": {},
+        "n": 3,
+        "m": 3,
+    }
+    assert plain(omegaconf.OmegaConf.create({"a": {"b": "${c}"}, "c": 1})) == {"a": {"b": 1}, "c": 1}
+
+
+@pytest.mark.parametrize("kind", [kind for kind, config in HOSTILE.items() if not issubclass(type(config), dict)])
+def test_nothing_is_known_of_anything_else(kind: str) -> None:
+    assert plain(HOSTILE[kind]) is None
 
 
 def test_the_value_at_a_path() -> None:

@@ -10,7 +10,7 @@ import pytest
 from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import run
+from akka_otel_callbacks.verl import run, settings
 from akka_otel_callbacks.verl.state import STATE
 
 CONFIG: dict[str, Any] = {
@@ -86,6 +86,11 @@ def test_a_configuration_of_hydra_says_what_a_plain_one_says() -> None:
     run.end()
     STATE.trainings_ended.clear()
     assert run.identity(unset, said).attributes == of_hydra
+
+
+def test_a_configuration_that_cannot_be_described_is_a_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "lora_rank", lambda config: int("eight"))
+    assert trained(**{RUN_ID: "mine"}) == ("mine", 1)
 
 
 @pytest.fixture

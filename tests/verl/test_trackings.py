@@ -49,6 +49,10 @@ LIVES = {
         "while not backend._telemetry.closed and time.monotonic() - began < 20:\n    time.sleep(0.01)\n"
         "assert backend._telemetry.closed"
     ),
+    "one whose configuration cannot be worked out": (
+        "from omegaconf import OmegaConf\nconfig = OmegaConf.create({**CONFIG, 'x': '${nowhere}'})\n"
+        "tracking = Tracking('p', 'e', ['akka_otel'], config)\nlog(tracking, 1)\ntracking.finish()"
+    ),
     "held by a thread": (
         "import threading, time\ntracking = make()\nlog(tracking, 1)\n"
         "threading.Thread(target=lambda t=tracking: time.sleep(60), daemon=True).start()"

@@ -165,7 +165,7 @@ class Session:
             names.ATTR_RUN_ID.name: attempt.run_id,
             names.ATTR_RUN_ATTEMPT.name: attempt.number,
         }
-        engine = engine_attributes(trainer, args, kind_of(trainer))
+        engine = guarded(engine_attributes)(trainer, args, kind_of(trainer)) or {}  # without it the figures are as true
         return identify(os.environ, engine=engine, arguments=said, rank=args.process_index)
 
     def start(

@@ -7,6 +7,8 @@ other object may raise, or answer everything, when it is asked for an attribute.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 LOGGER = "akka_otel"
@@ -41,12 +43,26 @@ def backends(loggers: Any) -> list[Any]:
 
 
 def plain(config: Any) -> Any:
-    """As `Tracking` is given it, so that both say the same of the run; OmegaConf refuses to show an unset value."""
-    if isinstance(config, dict):
+    """As `Tracking` is given it, so that both say the same of the run; OmegaConf refuses to show an unset value. None
+    for what is no configuration of verl's."""
+    if issubclass(type(config), dict):
         return config
+    if not _is_of_omegaconf(config, "DictConfig"):
+        return None
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_container(config, resolve=True)
+    try:
+        return OmegaConf.to_container(config, resolve=True)
+    except Exception:  # noqa: BLE001 - a resolver of the user's may raise anything
+        return dict(_worked_out(config))
+
+
+def _worked_out(config: Any) -> Iterator[tuple[Any, Any]]:
+    """The keys whose values can be worked out."""
+    for key in config:
+        with suppress(Exception):
+            value = config.get(key)
+            yield key, plain(value) if _is_of_omegaconf(value, "DictConfig") else value
 
 
 def _is_of_omegaconf(value: Any, name: str) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.run.handed_on import forwarded
 from akka_otel_callbacks.verl.config import plain
 from akka_otel_callbacks.verl.state import STATE
@@ -22,7 +23,8 @@ def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentit
     """The run's identity, the same from its first use to its end.
 
     Args:
-        config: verl's configuration. None in a worker, which has the identity from the trainer's process.
+        config: verl's configuration. None in a worker, which has the identity from the trainer's process. What of it
+            cannot be worked out is not said.
         environ: the process's environment.
     """
     with _finding_out:
@@ -75,12 +77,11 @@ def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
     from akka_otel_callbacks.verl.settings import run_attributes
 
     handed_on = forwarded(environ)
-    if config is None:
+    if (config := plain(config)) is None:
         return identify(environ, engine={}, arguments=handed_on)
-    config = plain(config)
     attempt = STATE.shared_attempt or _begun(config, environ, handed_on)
     chosen = {names.ATTR_RUN_ID.name: attempt.run_id, names.ATTR_RUN_ATTEMPT.name: attempt.number}
-    return identify(environ, engine=run_attributes(config), arguments={**handed_on, **chosen})
+    return identify(environ, engine=guarded(run_attributes)(config) or {}, arguments={**handed_on, **chosen})
 
 
 def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]) -> Attempt:

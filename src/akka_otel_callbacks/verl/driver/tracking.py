@@ -13,7 +13,7 @@ from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.common.threads import OURS, is_ours
 from akka_otel_callbacks.verl import plugin
-from akka_otel_callbacks.verl.config import LOGGER, backends
+from akka_otel_callbacks.verl.config import LOGGER, backends, plain
 from akka_otel_callbacks.verl.environment import is_disabled
 from akka_otel_callbacks.verl.state import STATE
 
@@ -53,7 +53,7 @@ def _open(init: Call) -> None:
     if not STATE.backends:
         guarded(batches.install_main_trainer)()
         plugin.warn_of_failed()
-        STATE.backends[Backend(arguments.get("config"))] = weakref.WeakSet()
+        STATE.backends[Backend(plain(arguments.get("config")))] = weakref.WeakSet()
     (backend,) = STATE.backends
     STATE.backends[backend].add(init.owner)
     init.owner.logger[LOGGER] = backend
