@@ -19,6 +19,7 @@ from transformers import Trainer, TrainerCallback, hyperparameter_search, integr
 from akka_otel_callbacks.common.run.attempt import FILE, Attempt
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
+from akka_otel_callbacks.trl.session import Session
 from akka_otel_callbacks.trl.training import SAVED
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.trl.trainings import online, sft
@@ -87,6 +88,29 @@ def test_each_training_is_an_attempt_of_its_own(tiny_model: str, published: Publ
     )
     assert [published.steps((run_id, number)) for number in (1, 2, 3)] == [2, 2, 2]
     assert [job.resource[INSTANCE] for job in published.jobs] == [f"{run_id}.{number}.0" for number in (1, 2, 2, 3)]
+
+
+def test_a_forked_child_begins_runs_of_its_own() -> None:
+    """A sweep forks a process for each training, and its callback was made before."""
+
+    def begun_in_a_child(session: Session) -> Attempt:
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(write, session.begin_attempt(None).to_json().encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        begun = Attempt.from_json(os.read(read, 1000))
+        os.close(read)
+        os.close(write)
+        assert begun is not None
+        return begun
+
+    session, said = AkkaTelemetryCallback()._session, AkkaTelemetryCallback(run_id="said")._session
+    own = [begun_in_a_child(session), session.begin_attempt(None), begun_in_a_child(session)]
+    assert [begun.number for begun in own] == [1, 1, 1]
+    assert len({begun.run_id for begun in own}) == 3
+    assert session.begin_attempt(None) == Attempt(own[1].run_id, 2)
+    assert begun_in_a_child(said) == Attempt("said", 1), "what a person says stays"
 
 
 def test_what_a_person_says_counts_on(tiny_model: str, published: Published) -> None:

@@ -50,9 +50,7 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._run_id = options.handed.run_id() or generated_run_id(names.RunEngine.TRL)
-        self._attempt: Attempt | None = None
-        self._begun = 0
+        self._begin_run()
         self._trainings: list[Training] = []
         self._named: Callable[[], Trainer | None] = lambda: None
         self._counted: tuple[Callable[[], object], Efficiency | None] | None = None
@@ -135,15 +133,24 @@ class Session:
 
     # The run
 
+    def _begin_run(self) -> None:
+        self._pid = os.getpid()
+        self._run_id = self.options.handed.run_id() or generated_run_id(names.RunEngine.TRL)
+        self._attempt: Attempt | None = None
+        self._begun = 0
+
     def begin_attempt(self, resumed: Attempt | None) -> Attempt:
         """Of a training that begins now."""
+        if self._pid != os.getpid():  # the attempts of a forked child are none of its parent's run
+            self._begin_run()
         if self._begun or self._attempt is None or resumed is not None:
             self._attempt = self._next_attempt(resumed)
         self._begun += 1
         return self._attempt
 
     def attempt(self) -> Attempt:
-        """Of an evaluation outside of a training: that of the training before, or of the one to come."""
+        """Of an evaluation outside of a training: that of the training before, or of the one to come. A forked child
+        may evaluate what its parent trained."""
         if self._attempt is None:
             self._attempt = self._next_attempt(None)
         return self._attempt
