@@ -20,8 +20,8 @@ def members(attribute: Attribute) -> dict[str, str]:
 
 
 def literal(value: str | float) -> str:
-    """A Python literal: of a whole number, without `.0`."""
-    return f"{value:.15g}" if isinstance(value, float) else repr(value)
+    """A Python literal. A bound of a histogram stays a float: a scrape shows it as it is written here, `le="1.0"`."""
+    return repr(value)
 
 
 FILTERS: dict[str, Callable[..., object]] = {

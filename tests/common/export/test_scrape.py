@@ -124,6 +124,14 @@ def test_the_exponential_histogram_is_one_of_powers_of_two_here(endpoint: Endpoi
     assert endpoint.value(names.RL_ROLLOUT_COMPLETION_LENGTH, suffix="_sum") == 104
 
 
+def test_bounds_are_written_as_prometheus_writes_them(endpoint: Endpoint, start: Start) -> None:
+    """Prometheus 3 makes 1.0 of 1 where it reads it, and Prometheus 2 does not: one query holds in both."""
+    report(start(), grpo_step(1))
+    bounds = {sample.labels["le"] for sample in endpoint.samples() if "le" in sample.labels}
+    assert {"+Inf", "0.0", "0.1", "1.0", "300.0", "4096.0"} <= bounds
+    assert bounds - {"+Inf"} == {str(float(bound)) for bound in bounds - {"+Inf"}}
+
+
 def test_every_scrape_is_of_the_latest_step_without_any_interval(endpoint: Endpoint, start: Start) -> None:
     telemetry = start(SFTStep)
     for number in range(1, 4):
