@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -58,5 +59,19 @@ def test_hooks_have_their_turn_where_a_collector_takes_all_the_time(start: Start
         telemetry.when_closed(ended.set)
         telemetry.close()
         assert ended.wait(30)
+        for closer in telemetry._threads:  # its warning would come in the middle of another test
+            closer.join(30)
+
+
+def test_hooks_have_their_turn_where_a_person_interrupts_the_wait(start: Start) -> None:
+    with silent() as url:
+        telemetry = start(environ={"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
+        telemetry.capture(Report(grpo_step(1)), step=True)
+        ended, person = threading.Event(), threading.main_thread().ident
+        telemetry.when_closed(ended.set)
+        threading.Timer(0.2, lambda: signal.pthread_kill(person or 0, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            telemetry.close(timeout_s=60)
+        assert ended.wait(5)
         for closer in telemetry._threads:  # its warning would come in the middle of another test
             closer.join(30)

@@ -234,12 +234,14 @@ class Telemetry:
         for thread in self._threads:
             thread.stop()
         self._hurry()
-        for thread in self._threads:
-            thread.join(max(0.0, exported_by - time.monotonic()))
-        self.silence()
+        try:
+            for thread in self._threads:
+                thread.join(max(0.0, exported_by - time.monotonic()))
+        finally:  # a person may interrupt the wait, and what is open ends all the same
+            self.silence()
+            self._hooks.stop()
         if self._steps is not None:
             self._steps.join(max(0.0, exported_by - time.monotonic()))
-        self._hooks.stop()
         self._hooks.join(max(0.0, deadline - time.monotonic()))
         self._say_what_is_missing(timeout_s)
 

@@ -18,7 +18,7 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.memory.account import Held, Peak, Phase, StepMemory
 from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import plugin
+from akka_otel_callbacks.verl import plugin, run
 from akka_otel_callbacks.verl.driver import backend, tracking
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
 from akka_otel_callbacks.verl.state import STATE
@@ -197,6 +197,21 @@ def test_the_workers_are_flushed_before_the_telemetry_closes(sink: OtlpSink, mon
     monkeypatch.setattr(telemetry, "close", lambda error=None: order.append("close") or close(error))
     made.finish()
     assert order == ["workers", "close"]
+
+
+def test_a_person_who_interrupts_the_wait_for_the_workers_ends_the_run(
+    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    made = make()
+    telemetry, first = made.logger["akka_otel"]._telemetry, run.identity(RL).run_id
+    monkeypatch.setattr(backend, "flush_workers", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.finish()
+    assert telemetry.closed
+    assert run.identity(RL).run_id != first, "the next training of the process is another run"
 
 
 def test_a_training_that_failed_says_so_on_the_jobs_span(sink: OtlpSink) -> None:

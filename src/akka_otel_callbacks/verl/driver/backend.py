@@ -98,14 +98,21 @@ class Backend:
         self._finished = True
         atexit.unregister(self.finish)
         STATE.inbox.listening = False
-        self._checkpoints.close()
-        self._saves.close()
-        flush_workers()
+        try:
+            self._checkpoints.close()
+            self._saves.close()
+            flush_workers()
+        finally:  # a person may interrupt the wait, and the run ends all the same
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         if self._spans is not None:
             self._spans.close(error)
         self._validations.close(error)
-        self._telemetry.close(error)
-        run.end()
+        try:
+            self._telemetry.close(error)
+        finally:
+            run.end()
 
     @guarded
     def _listen(self, config: Any) -> None:
