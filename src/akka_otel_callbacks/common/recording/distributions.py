@@ -1,6 +1,7 @@
 """Histograms as data: the values of many steps are counted at once, where the SDK takes a call for each value.
 
-The counts are those that the SDK makes of the same values. A distribution never changes; the sum of two is that of all
+The counts are those that the SDK makes of the same values, but for values that are a bound in single precision (see
+`ROUNDING`). A distribution never changes; the sum of two is that of all
 their values. A reader with delta temporality counts the values since its last export, because a minimum cannot be
 subtracted.
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:  # a process that publishes nothing does not load the SDK
 
 MAX_BUCKETS, MAX_SCALE = 160, 20
 """Of an exponential histogram, as the OpenTelemetry specification has them."""
+ROUNDING = 2.0**-22
+"""What sums of numbers of single precision differ by, as a share of them. Engines keep scores and weights so, and 0.4
+is a little more than 0.4 there: a reward of 1 from weighted terms would be counted above 1."""
 SMALLEST_NORMAL = sys.float_info.min
 MAX_EXPONENT = sys.float_info.max_exp
 
@@ -93,7 +97,8 @@ class Summary:
 
 @dataclass(slots=True)
 class Explicit:
-    """Buckets between fixed bounds: each holds the values above its lower bound, up to and including its upper one."""
+    """Buckets between fixed bounds: each holds the values above its lower bound, up to and including its upper one,
+    which a value equals that single precision cannot tell from it."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -102,7 +107,7 @@ class Explicit:
     @classmethod
     def of(cls, values: Iterable[float], bounds: tuple[float, ...]) -> Explicit:
         values = sorted(values)
-        up_to = [bisect_right(values, bound) for bound in bounds]
+        up_to = [bisect_right(values, bound + ROUNDING * abs(bound)) for bound in bounds]
         return cls(bounds, tuple(map(sub, [*up_to, len(values)], [0, *up_to])), Summary.of(values))
 
     def __add__(self, other: Explicit) -> Explicit:
