@@ -164,6 +164,13 @@ def test_there_are_so_many_and_the_others_are_counted(start: Start, log: pytest.
     assert str(MOST_LABELS) in warning
 
 
+def test_the_whole_is_there_however_many_parts_it_has() -> None:
+    labels = Labels()
+    for term in [*map(str, range(MOST_LABELS)), "total", "one more"]:
+        found = labels.of(names.RL_STEP_REWARD_TERM, names.ATTR_RL_TERM, term)
+        assert (found is None) == (term == "one more")
+
+
 def test_nothing_is_counted_where_nothing_is_left_out(start: Start) -> None:
     with otlp_sink() as sink:
         telemetry = start(environ={"OTEL_EXPORTER_OTLP_ENDPOINT": sink.http})

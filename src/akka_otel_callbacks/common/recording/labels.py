@@ -13,6 +13,8 @@ from akka_otel_callbacks.common.vocabulary.points import Attributes, AttributeVa
 
 MOST_LABELS = 200
 """Values of one attribute in a run. Each is a series in every export, and stays one."""
+NEVER_TOO_MANY = names.RlTerm.TOTAL
+"""The whole is shown, however many parts it has and in whatever order they come."""
 LARGEST_NUMBER = 2**63
 
 
@@ -28,7 +30,7 @@ class Labels:
         `MOST_LABELS` values already."""
         known = self._attributes[attribute]
         found = known.get(value)
-        if found is None and len(known) < MOST_LABELS:
+        if found is None and (len(known) < MOST_LABELS or value == NEVER_TOO_MANY):
             found = known[value] = {attribute.name: _clean(value)}
         if found is None:
             self._leave_out(metric, attribute)
