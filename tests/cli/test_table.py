@@ -23,6 +23,7 @@ from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 from akka_otel_callbacks.reading import Reader, Series, Session
 from akka_otel_callbacks.reading.attributes import Labels
 from akka_otel_callbacks.reading.points import GAUGE, Key
+from tests.report.recordings import record
 from tests.support.recordings import session
 
 CUMULATIVE = sdk.AggregationTemporality.CUMULATIVE
@@ -146,6 +147,17 @@ def test_the_longest_name_fits_a_terminal_of_80_columns_and_everything_one_of_10
     assert "A terminal of 104 columns also shows" in text
     row = "rl.step.completion.length.terminated     1.5  token  123,456    1.5  123,456  █▁"
     assert row in _text(_session(one), width=104)
+
+
+@pytest.mark.parametrize(("width", "course"), [(40, 0), (60, 8), (80, 16)])
+def test_a_narrow_terminal_has_every_name_and_no_course_that_is_broken(tmp_path: Path, width: int, course: int) -> None:
+    lines = _text(record(tmp_path, 19) / "metrics.jsonl", width).splitlines()
+    assert max(map(len, lines)) <= width
+    joined = "".join(line.split("  ")[0].rstrip() for line in lines)
+    assert "rl.step.completion.length" in joined
+    assert "rl.step.duration" in joined
+    row = next(line for line in lines if line.startswith("rl.step.number"))
+    assert sum(character in "▁▂▃▄▅▆▇█" for character in row) == course
 
 
 @settings(deadline=None)

@@ -16,8 +16,9 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading import Run, Series
 
 COURSE_WIDTH = 8
-MOST_COURSES = 3
-"""Runs beside each other that leave room for their courses."""
+NAME_WIDTH, RUN_WIDTH = 40, 24
+"""Columns of the terminal that the names and units take, and a run's figure with its course. Without room for the
+courses there are only the figures."""
 OWN = (
     names.ATTR_RUN_ID,
     names.ATTR_RUN_ATTEMPT,
@@ -27,14 +28,15 @@ OWN = (
 """Every run has its own of these."""
 
 
-def beside(runs: Sequence[Run]) -> RenderableType:
-    """Their headers, the resource attributes that differ, and a row for each series with a column for each run."""
+def beside(runs: Sequence[Run], width: int) -> RenderableType:
+    """Their headers, the resource attributes that differ, and a row for each series with a column for each run, for a
+    terminal of that many columns."""
     letters = [_letter(number) for number in range(len(runs))]
     heads = [
         Text(f"{letter}  {' · '.join([*map(printable, title(run)), *course(run)])}", style="bold")
         for letter, run in zip(letters, runs, strict=True)
     ]
-    return Group(*heads, Text(), *_differences(letters, runs), _figures(letters, runs))
+    return Group(*heads, Text(), *_differences(letters, runs), _figures(letters, runs, width))
 
 
 def _letter(number: int) -> str:
@@ -53,8 +55,8 @@ def _differences(letters: Sequence[str], runs: Sequence[Run]) -> Iterator[Render
         yield Text()
 
 
-def _figures(letters: Sequence[str], runs: Sequence[Run]) -> Table:
-    courses = len(runs) <= MOST_COURSES
+def _figures(letters: Sequence[str], runs: Sequence[Run], width: int) -> Table:
+    courses = width >= NAME_WIDTH + RUN_WIDTH * len(runs)
     table = _table(letters, "latest, of a histogram the mean", courses=courses, units=True)
     of_run = [run.session.series if run.session else {} for run in runs]
     keys = {key for series in of_run for key in series}

@@ -49,7 +49,7 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
     if form is not As.TABLES:
         WRITERS[form](runs, sys.stdout)
     elif len(runs) > 1 and not every_run:
-        stdout().print(beside(runs))
+        stdout().print(beside(runs, stdout().width))
     else:
         for run in runs:
             stdout().print(view(run, stdout().width, every_process=every_run))

@@ -19,9 +19,10 @@ from akka_otel_callbacks.reading import Series, Session, words
 from akka_otel_callbacks.reading.points import Key
 
 BARS = "▁▂▃▄▅▆▇█"
-COURSE_WIDTH = 16
-WIDE = 104
-"""Columns of a terminal that has room for everything beside the longest of our names."""
+COURSE_WIDTH, SHORT_COURSE_WIDTH = 16, 8
+WIDE, NARROW, NARROWEST = 104, 76, 52
+"""Columns of a terminal that has room for everything beside the longest of our names, for a course of full width, and
+for a course at all."""
 NUMBERS = ("latest", "first", "least", "most", "count", "mean", "≈ p50", "≈ p90")
 UNITS = {"1": "ratio", "By": "bytes", "Cel": "°C"}
 
@@ -34,15 +35,15 @@ def tables(session: Session, width: int) -> Iterator[RenderableType]:
     if scalars:
         yield _scalars(scalars, session, width)
     if histograms:
-        heads = ("histogram", "count", "mean", "≈ p50", "≈ p90", "unit")
-        yield _table(heads, map(_histogram_row, histograms), histograms, session)
+        yield _histograms(histograms, session, width)
     notes = []
     if any(one.name.startswith(names.PREFIX) for one in series):
         notes.append(f"Names are shown without their prefix {names.PREFIX}")
     if not all(map(session.is_current, series)):
         notes.append("Dim: not part of the newest export, the last value it had.")
     if scalars and width < WIDE:
-        notes.append(f"A terminal of {WIDE} columns also shows the first, least and most of each course.")
+        course = "" if width >= NARROWEST else " and a picture"
+        notes.append(f"A terminal of {WIDE} columns also shows the first, least and most{course} of each course.")
     yield Padding(Text("\n".join(notes), style="dim"), (0, 0, 1, 0))
 
 
@@ -61,8 +62,22 @@ def essentials(session: Session, metrics: Sequence[Metric], width: int, rows: in
 
 def _scalars(series: list[Series], session: Session, width: int) -> Table:
     wide = width >= WIDE
-    heads = ("metric", "latest", "unit", *(("first", "least", "most") if wide else ()), "over time")
-    return _table(heads, [_scalar_row(one, wide) for one in series], series, session)
+    course = 0 if width < NARROWEST else SHORT_COURSE_WIDTH if width < NARROW else COURSE_WIDTH
+    heads = (
+        "metric",
+        "latest",
+        "unit",
+        *(("first", "least", "most") if wide else ()),
+        *(("over time",) if course else ()),
+    )
+    return _table(heads, [_scalar_row(one, wide, course) for one in series], series, session)
+
+
+def _histograms(series: list[Series], session: Session, width: int) -> Table:
+    heads = ("count", "mean", "≈ p50", "≈ p90", "unit")
+    shown = heads if width >= NARROW else heads[1:4] if width >= NARROWEST else heads[1:4:2]
+    rows = ([cell for head, cell in zip(heads, _histogram_row(one), strict=True) if head in shown] for one in series)
+    return _table(("histogram", *shown), rows, series, session)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Series], session: Session) -> Table:
@@ -83,16 +98,20 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], series: list[Ser
     return table
 
 
-def _scalar_row(series: Series, wide: bool) -> tuple[str, ...]:
-    """The row of a series with one number. A counter has no sparkline: its latest value says all."""
+def _scalar_row(series: Series, wide: bool, course: int) -> tuple[str, ...]:
+    """The row of a series with one number. A counter has no sparkline: its latest value says all.
+
+    Args:
+        wide: whether the row also has the first, the least and the most.
+        course: how many characters the sparkline has at most. None of it for 0.
+    """
     values = () if series.total else series.values
-    course = sparkline(values)
-    row = figure(series.values[-1]), unit(series.unit)
-    if not wide:
-        return (*row, course)
-    finite = [value for value in values if math.isfinite(value)]
-    ends = (values[0], min(finite), max(finite)) if len(values) > 1 and finite else ()
-    return (*row, *(map(figure, ends) if ends else ("", "", "")), course)
+    row = [figure(series.values[-1]), unit(series.unit)]
+    if wide:
+        finite = [value for value in values if math.isfinite(value)]
+        ends = (values[0], min(finite), max(finite)) if len(values) > 1 and finite else ()
+        row += map(figure, ends) if ends else ("", "", "")
+    return (*row, sparkline(values, course)) if course else (*row,)
 
 
 def _histogram_row(series: Series) -> tuple[str, ...]:
