@@ -208,6 +208,17 @@ def test_a_replayed_run_is_over(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["watch", str(tmp_path / "past")])
     assert "no end recorded" in result.stdout
     assert "step 3" in result.stdout
+    assert "Nothing more will come." in result.stdout
+    assert result.exit_code == 0, "it is not known to have failed"
+
+
+def test_a_page_of_a_run_that_is_over_is_not_served(tmp_path: Path) -> None:
+    """It would end before anybody could look at it."""
+    record(tmp_path / "past", 3, **{names.ATTR_REPLAY_FORMAT.name: names.ReplayFormat.VERL_FILE})
+    result = CliRunner().invoke(app, ["watch", "--web", str(tmp_path)])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "http" not in result.stdout
+    assert f"akka-otel report {tmp_path / 'past'} writes" in result.stdout
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:

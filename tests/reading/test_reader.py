@@ -24,7 +24,7 @@ from akka_otel_callbacks.common.logs.message import HAS_EVENTS
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.step import RLStep
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.reading import Reader, Run, files, runs
 from tests.common.reports import Report
 from tests.support.recordings import session
@@ -92,6 +92,42 @@ def test_a_run_says_how_it_ended(trained: Callable[..., Path], error: BaseExcept
     assert str(only(*files(folder)).ending) == by_record
     (folder / "logs.jsonl").unlink()
     assert str(only(*files(folder)).ending) == "no end recorded"
+
+
+def test_a_job_that_only_evaluated_has_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its only export comes after its end."""
+    start_training(tmp_path, monkeypatch, SFTStep(eval_loss=2.5)).close()
+    spans = json.loads((tmp_path / "traces.jsonl").read_text())
+    job = spans["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]
+    job["endTimeUnixNano"] = str(int(job["startTimeUnixNano"]) + 1)
+    (tmp_path / "traces.jsonl").write_text(json.dumps(spans) + "\n")
+    run = only(*files(tmp_path))
+    assert (str(run.ending), run.step) == ("finished", None)
+    assert run.start_ns == run.job.start
+
+
+def test_an_evaluation_before_a_training_is_not_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both under one identity, as in one process. The training still runs."""
+    start_training(tmp_path, monkeypatch, SFTStep(eval_loss=2.5)).close()
+    steps = [SFTStep(number=number, loss=1.0) for number in (1, 2)]
+    training = start_training(tmp_path, monkeypatch, *steps)
+    training.flush(10)
+    run = only(*files(tmp_path))
+    assert (str(run.ending), run.step) == ("no end recorded", 2)
+    training.close()
+    assert str(only(*files(tmp_path)).ending) == "finished"
+
+
+def start_training(folder: Path, monkeypatch: pytest.MonkeyPatch, *steps: SFTStep) -> Telemetry:
+    """One that has made these steps."""
+    chosen = {f"OTEL_{signal}_EXPORTER": "file" for signal in ("METRICS", "TRACES")}
+    for name, value in {"AKKA_OTEL_DIR": str(folder), **chosen}.items():
+        monkeypatch.setenv(name, value)
+    telemetry = Telemetry.start(identify(os.environ, engine={}, run_id="run"), SFTStep)
+    for step in steps:
+        telemetry.capture(Report(step), step=step.number is not None)
+        time.sleep(0.01)
+    return telemetry
 
 
 def test_a_figure_is_of_the_step_whose_time_it_has(trained: Callable[..., Path]) -> None:

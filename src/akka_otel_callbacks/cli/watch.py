@@ -69,7 +69,14 @@ def watch(path: Path | None) -> bool:
     except KeyboardInterrupt:
         return True
     console.print(view(run, console.width))
-    return run.ending.how in GOOD
+    if run.is_replayed:
+        console.print("This is a past run, read from a log. Nothing more will come.", style="dim", soft_wrap=True)
+    return is_well(run)
+
+
+def is_well(run: Run) -> bool:
+    """Whether a run that is over ended as it should, as far as is known: no log tells how a past run ended."""
+    return run.ending.how in GOOD or run.is_replayed
 
 
 def _live(follower: Follower, console: Console) -> Run:

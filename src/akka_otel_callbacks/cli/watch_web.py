@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
 
 from akka_otel_callbacks.cli.output import printable, stdout, stop
-from akka_otel_callbacks.cli.watch import GOOD, LOOK_S
-from akka_otel_callbacks.reading import default_folder
+from akka_otel_callbacks.cli.watch import LOOK_S, is_well
+from akka_otel_callbacks.reading import Run, default_folder
 from akka_otel_callbacks.reading.follower import Follower, is_over
 from akka_otel_callbacks.report.history import histories
 from akka_otel_callbacks.report.live import LivePage, served
@@ -29,6 +30,9 @@ def watch_web(path: Path | None, port: int) -> bool:
         raise stop(f"{path} does not exist.", code=2)
     follower, live = Follower(path or default_folder(os.environ)), LivePage()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = follower.look()
+    if run is not None and is_over(run):  # a page that ends at once would be of no use
+        return _over(follower, run)
     try:
         with served(live, port) as address:
             name = printable(str(follower.path), longest=len(str(follower.path)))
@@ -38,6 +42,13 @@ def watch_web(path: Path | None, port: int) -> bool:
         return True
     except OSError as error:
         raise stop(f"Port {port} cannot be used: {error.strerror}. --port names another.", code=2) from error
+
+
+def _over(follower: Follower, run: Run) -> bool:
+    where = shlex.quote(str(follower.place or follower.path))
+    said = f"The run is over: {run.ending}. Its page is what akka-otel report {where} writes."
+    stdout().print(printable(said, longest=len(said)), soft_wrap=True)
+    return is_well(run)
 
 
 def _follow(follower: Follower, live: LivePage) -> bool:
@@ -53,4 +64,4 @@ def _follow(follower: Follower, live: LivePage) -> bool:
         if not over:
             time.sleep(LOOK_S)
     live.wait_for_readers()
-    return run is not None and run.ending.how in GOOD
+    return run is not None and is_well(run)

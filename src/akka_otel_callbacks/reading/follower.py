@@ -40,7 +40,7 @@ class Follower:
 def is_over(run: Run) -> bool:
     """Whether nothing more is to be expected: its end is recorded, its process is gone from this machine, or it is a
     past run that was read from a log."""
-    return run.ending.how is not How.UNKNOWN or is_gone(run) or names.ATTR_REPLAY_FORMAT.name in run.resource
+    return run.ending.how is not How.UNKNOWN or is_gone(run) or run.is_replayed
 
 
 def is_gone(run: Run) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from akka_otel_callbacks.common.vocabulary import names
@@ -50,6 +51,11 @@ class Run:
     @property
     def sessions(self) -> list[Session]:
         return [*([self.session] if self.session else []), *self.others]
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether it is a past run that was read from a log."""
+        return names.ATTR_REPLAY_FORMAT.name in self.resource
 
     @property
     def start_ns(self) -> int:
@@ -166,6 +172,21 @@ def _likeness(session: Session) -> tuple[bool, int]:
 
 
 def _job(session: Session, jobs: Sequence[Span]) -> Span | None:
-    """The span of the training that a session is of."""
-    at_its_time = [job for job in jobs if job.start <= session.newest and job.end >= session.oldest]
-    return at_its_time[-1] if at_its_time else None
+    """The span of the training that a session is of. A process may also evaluate before and after it trains, which are
+    jobs with spans of their own. One step may be told after the span's end, by an export that comes later."""
+    steps = _steps_told(session)
+    if not steps:
+        of_it = [job for job in jobs if job.start <= session.newest]
+    else:
+        known = [job for job in jobs if job.start <= steps[-1] and job.end >= session.oldest]
+        of_it = [job for job in known if all(step <= job.end for step in steps[-2:-1])]
+    return of_it[-1] if of_it else None
+
+
+def _steps_told(session: Session) -> list[int]:
+    """When each step's number was told first, ascending."""
+    told: dict[float, int] = {}
+    for series in chain.from_iterable(map(session.of, STEP_NUMBERS)):
+        for time, number in zip(series.times, series.values, strict=True):
+            told.setdefault(number, time)
+    return sorted(told.values())

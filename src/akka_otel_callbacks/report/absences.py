@@ -77,6 +77,6 @@ def absences(run: History, metrics: Sequence[Metric]) -> Iterator[Absence]:
 
 
 def _reason(metric: Metric, run: History) -> str:
-    if names.ATTR_REPLAY_FORMAT.name in run.newest.resource:  # the run itself may have had it
+    if run.newest.is_replayed:  # the run itself may have had it
         return NOT_LOGGED
     return REASONS.get(metric, NOT_SAID) if run.steps or metric in OF_HARDWARE else NO_STEP

@@ -40,7 +40,7 @@ def state(run: History, now_ns: int) -> Fact:
     if run.has_ended:
         took = f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}" if run.start_ns else ""
         return Fact("State", str(run.ending), took)
-    if names.ATTR_REPLAY_FORMAT.name in run.newest.resource:  # the file may be new, the run is not
+    if run.newest.is_replayed:  # the file may be new, the run is not
         return Fact("State", str(run.ending), "from the log of a past run")
     if not run.newest_ns:
         return Fact("State", str(run.ending), "no figure says when it was taken")
@@ -58,7 +58,7 @@ SILENT_S = 300.0
 def progress(run: History) -> Fact:
     planned = run.course(names.JOB_STEPS_PLANNED)
     step = f"{run.steps[-1]:,.0f}" if run.steps else "none"
-    over = run.has_ended or names.ATTR_REPLAY_FORMAT.name in run.newest.resource
+    over = run.has_ended or run.newest.is_replayed
     last = (run.newest_ns - run.start_ns) / 1e9 - run.clock[-1][1]
     hint = f"{duration(last)} old at the newest export" if run.steps and not over else ""
     return Fact("Step", f"{step} of {planned.y[-1]:,.0f}" if planned else step, hint)

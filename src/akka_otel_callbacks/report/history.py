@@ -18,6 +18,7 @@ from akka_otel_callbacks.report.course import Course, Totals
 
 NUMBERS = (names.RL_STEP_NUMBER, names.SFT_STEP_NUMBER)
 OF_STEPS = {source.metric.name for sources in GAUGES.values() for source in sources}
+SUPERVISED = (names.SFT_STEP_NUMBER, names.SFT_EVAL_LOSS, names.SFT_STEP_TIMING)
 BY_NAME = {metric.name: metric for metric in names.METRICS}
 ABOUT = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 
@@ -98,7 +99,8 @@ class History:
 
     @property
     def is_supervised(self) -> bool:
-        return bool(self.courses(names.SFT_STEP_NUMBER))
+        """Also where it only evaluated: then it has other figures of a supervised run, but no step."""
+        return any(self.courses(metric) for metric in SUPERVISED)
 
     @cached_property
     def steps(self) -> list[float]:
