@@ -26,7 +26,7 @@ from tests.report.browser import (
     wider_than_the_window,
 )
 from tests.report.faults import FAULTS
-from tests.report.recordings import history, record, recording, sft_step
+from tests.report.recordings import history, record, recording, rl_step, sft_step
 from tests.trl.runs import environment
 
 REPLAYED = ("grpo_early_names.trainer_state.json.gz", "verl_oldest_console.log")
@@ -92,6 +92,7 @@ def test_a_page_is_whole_and_can_be_read(browser: Browser, runs: dict[str, Path]
         assert page.locator(".finding.good").count() == 1, "it is healthy"
         assert faults_of_access(page) == []
         assert_can_be_read(page)
+        assert faults_of_access(page) == [], "on a phone"
 
 
 def test_a_run_without_a_step_is_not_called_healthy(browser: Browser, made: Callable[..., str], tmp_path: Path) -> None:
@@ -169,3 +170,35 @@ def test_nothing_in_a_file_becomes_part_of_the_page(browser: Browser, made: Call
         assert page.locator("h1").inner_text() == evil
         assert page.title() == evil
         assert page.locator("img").count() == 0
+
+
+def test_names_of_any_script_and_length_stay_in_their_place(
+    browser: Browser, made: Callable[..., str], tmp_path: Path
+) -> None:
+    """A name that is written from right to left does not turn around the value beside it."""
+    terms = {"x" * 119: 0.25, "مكافأة الدقة": 0.75}
+    with opened(browser, made(record(tmp_path, 3, figures=lambda n: {"reward_term": terms})), PHONE) as page:
+        legend = page.locator("#reward .legend")
+        assert legend.evaluate("list => list.scrollWidth - list.clientWidth") == 0
+        button = legend.get_by_role("button", name="مكافأة الدقة")
+        name, value = button.locator("bdi").bounding_box(), button.locator("b").bounding_box()
+        assert name["x"] + name["width"] <= value["x"]
+
+
+def test_many_gpus_are_told_in_lines_that_can_be_folded(
+    browser: Browser, made: Callable[..., str], tmp_path: Path
+) -> None:
+    with recording(tmp_path) as begun:
+        gpus = [{"hw.id": f"GPU-{number:08d}"} for number in range(40)]
+        begun.observed = {
+            names.JOB_PLACEMENT: [(1, gpu) for gpu in gpus],
+            names.HW_TEMPERATURE: [(40.0 + at, gpu) for at, gpu in enumerate(gpus)],
+        }
+        for number in range(1, 4):
+            begun.step(rl_step(number, 3))
+            begun.export()
+    with opened(browser, made(tmp_path)) as page:
+        assert page.locator("#gpu .legend li").count() == 9
+        page.locator("#gpu summary").click()
+        assert page.locator("#gpu .words li").count() == 40
+        assert_can_be_read(page)

@@ -13,9 +13,11 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import DISTRIBUTIONS, GAUGES, RLStep, SFTStep
 from akka_otel_callbacks.report import report
 from akka_otel_callbacks.report.absences import NOT_SAID, REASONS
+from akka_otel_callbacks.report.course import Course
+from akka_otel_callbacks.report.drawing import together
 from akka_otel_callbacks.report.page import page
 from akka_otel_callbacks.report.panels import RL, SFT
-from tests.report.recordings import history, record, rl_step, sft_step
+from tests.report.recordings import history, record, recording, rl_step, sft_step
 
 NOT_DRAWN = {
     names.RL_STEP_NUMBER: "the x axis",
@@ -169,3 +171,64 @@ def test_the_report_of_a_notebook(tmp_path: Path) -> None:
         report(tmp_path / "empty")
     with pytest.raises(ValueError, match="name at least one path"):
         report()
+
+
+@pytest.mark.parametrize("gpus", [16, 17, 200])
+def test_of_many_gpus_there_is_the_room_that_they_fill_and_those_that_stand_out(tmp_path: Path, gpus: int) -> None:
+    """The first ones are the coolest. Processes export at times of their own."""
+    with recording(tmp_path) as made:
+        for number in range(1, 11):
+            made.step(rl_step(number, 10))
+            hot = [(40.0 + gpu / 10 + number, {"hw.id": f"GPU-{gpu:08d}"}) for gpu in range(gpus)]
+            made.observed = {names.HW_TEMPERATURE: hot}
+            made.export()
+    panel = next(panel for panel in of(tmp_path)["panels"] if panel["name"] == "gpu")
+    (chart,) = panel["charts"]
+    lines = [one for one in chart["drawn"] if one["form"] == "line"]
+    bands = [one for one in chart["drawn"] if one["form"] == "band"]
+    if gpus == 16:
+        assert (len(lines), bands) == (16, [])
+        return
+    shown = {int(one["rows"][0]["name"][-6:]) for one in lines}
+    assert shown == {0, 1, 2, 3, *range(gpus - 4, gpus)}
+    (band,) = bands
+    assert band["rows"][0]["name"] == f"lowest to highest of {gpus}"
+    assert (band["rows"][0]["y"][0], band["rows"][1]["y"][-1]) == (41, pytest.approx(50 + (gpus - 1) / 10))
+
+
+def test_many_runs_with_very_many_terms_make_no_large_page(tmp_path: Path) -> None:
+    def terms(number: int) -> dict[str, object]:
+        return {"reward_term": {f"term {at}": number / (at + 1) for at in range(199)}}
+
+    run = history(record(tmp_path, 60, figures=terms, every=20))
+    data = json.dumps(page([run] * 20, time.time_ns()), separators=(",", ":"))
+    assert len(data) < 400_000
+
+
+def test_a_run_that_only_evaluated_has_the_panels_of_its_kind(tmp_path: Path) -> None:
+    with recording(tmp_path, SFTStep) as made:
+        made.step(SFTStep(eval_loss=2.5))
+        made.export()
+    panels = {panel["name"]: panel for panel in of(tmp_path)["panels"]}
+    assert "accuracy" in panels
+    assert panels["results"]["charts"][0]["drawn"][0]["rows"][0]["y"] == [2.5]
+
+
+class Counted(float):
+    """A number that counts how often one of its kind is compared."""
+
+    times = 0
+
+    def __lt__(self, other: float) -> bool:
+        Counted.times += 1
+        return float(self) < other
+
+    def __gt__(self, other: float) -> bool:
+        Counted.times += 1
+        return float(self) > other
+
+
+def test_what_a_page_costs_grows_with_the_steps_and_not_with_their_square() -> None:
+    course = Course({}, [*map(Counted, range(1000))], [1.0] * 1000)
+    assert together([course], course.x) == (course.x, [course.y])
+    assert 1000 < Counted.times < 50 * 1000

@@ -133,3 +133,22 @@ def test_no_trend_is_seen_in_noise(tmp_path: Path, seed: int) -> None:
     """A step's truncated share depends on its prompts."""
     chance = random.Random(seed)
     assert found(record(tmp_path, 30, figures=lambda n: {"completion_clipped_ratio": chance.uniform(0.1, 0.7)})) == {}
+
+
+def test_one_rollout_with_a_penalty_does_not_put_all_others_at_the_ceiling(tmp_path: Path) -> None:
+    def penalised(number: int) -> dict[str, object]:
+        return {"reward": 0.3, "reward_max": 1.0, "reward_min": -100.0 if number == 7 else 0.0}
+
+    assert found(record(tmp_path, 60, figures=penalised)) == {}
+
+
+def test_of_figures_that_are_nan_from_the_beginning_the_first_step_is_named(tmp_path: Path) -> None:
+    """Also of one term where the other one is a number."""
+    nan = float("nan")
+    folder = record(
+        tmp_path, 20, figures=lambda n: {"loss": nan, "reward_term": {"a": 0.5, "b": nan if n >= 14 else 0.5}}
+    )
+    assert found(folder)["Not finite"] == [
+        "rl.step.reward.term b was NaN or infinite 7 ×, first at step 14",
+        "rl.step.loss was NaN or infinite 20 ×, first at step 1",
+    ]

@@ -62,7 +62,8 @@ def _few(marks: Sequence[Mark]) -> Iterator[Mark]:
     marks = sorted(marks, key=lambda mark: mark.x)
     for part in parts([mark.x for mark in marks], MOST_MARKS):
         first, last = marks[part[0]], marks[part[-1]]
-        more = f", and {len(part) - 1:,} more marks until step {last.x:,.0f}" if len(part) > 1 else ""
+        until = f" until step {last.x:,.0f}" if last.x > first.x else ""
+        more = f", and {len(part) - 1:,} more marks{until}" if len(part) > 1 else ""
         yield Mark(first.x, f"{first.text}{more}", any(marks[place].bad for place in part))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from akka_otel_callbacks.common.vocabulary.metric import Attribute, Metric
-from akka_otel_callbacks.report import heat
+from akka_otel_callbacks.report import crowd, heat
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.drawn import Drawn, Row
 from akka_otel_callbacks.report.heat import Column
@@ -63,17 +63,22 @@ class Line:
     def drawn(self, run: History) -> Iterator[Drawn]:
         if self.unless and run.courses(self.unless):
             return
-        for course in run.courses(self.metric):
-            value = course.of(self.by) if self.by else ""
-            if value not in self.without and (not self.only or value == self.only):
-                x, values = with_gaps(run, self.metric, course)
-                rows = [Row(self._named(course, value), values)]
-                yield Drawn(self.form, self.metric.unit, x, rows, self.right, self.quiet)
+        found = [course for course in run.courses(self.metric) if self._is_drawn(course)]
+        if len(found) > crowd.MOST:
+            yield crowd.band(found, self.metric.unit, self.name, self.right)
+            found = crowd.outer(found)
+        for course in found:
+            x, values = with_gaps(run, self.metric, course)
+            yield Drawn(self.form, self.metric.unit, x, [Row(self._named(course), values)], self.right, self.quiet)
 
-    def _named(self, course: Course, value: str) -> str:
+    def _is_drawn(self, course: Course) -> bool:
+        value = course.of(self.by) if self.by else ""
+        return value not in self.without and (not self.only or value == self.only)
+
+    def _named(self, course: Course) -> str:
+        value = course.of(self.by) if self.by and not self.only else ""
         further = course.of(self.and_by) if self.and_by else ""
-        parts = (self.name, "" if self.only else self.called(value), further)
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (self.name, self.called(value) if value else "", further) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +153,12 @@ class Means:
                 if histogram.mean is not None and histogram.total is not None and histogram.count > count:
                     course[step] = (histogram.total - total) / (histogram.count - count)
                     count, total = histogram.count, histogram.total
-        for label, course in sorted(courses.items()):
-            yield Drawn("line", self.metric.unit, [*course], [Row(f"{self.name} {label}", [*course.values()])])
+        found = [Course({self.by.name: label}, [*of], [*of.values()]) for label, of in sorted(courses.items()) if of]
+        if len(found) > crowd.MOST:
+            yield crowd.band(found, self.metric.unit, self.name)
+            found = crowd.outer(found)
+        for one in found:
+            yield Drawn("line", self.metric.unit, one.x, [Row(f"{self.name} {one.of(self.by)}".strip(), one.y)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,8 @@ def together(courses: Sequence[Course], steps: Sequence[float] = ()) -> tuple[li
         steps: further ones, of which those between the first and the last count.
     """
     there = {step for course in courses for step in course.x}
-    x = sorted(there | {step for step in steps if min(there) < step < max(there)})
+    first, last = min(there), max(there)
+    x = sorted(there | {step for step in steps if first < step < last})
     by_step = [dict(zip(course.x, course.y, strict=True)) for course in courses]
     return x, [[values.get(step) for step in x] for values in by_step]
 

@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.reading.ending import How
 from akka_otel_callbacks.reading.follower import is_gone
-from akka_otel_callbacks.reading.words import duration, short
+from akka_otel_callbacks.reading.words import duration
 from akka_otel_callbacks.report import marks, rl_panels, sft_panels
 from akka_otel_callbacks.report.gpus import gpu_name
 from akka_otel_callbacks.report.history import History
@@ -31,7 +31,8 @@ ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
 """Of 0.05 nats per token the likeliest token has a probability of about 0.99: nothing is left to explore. Entropy falls
 in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
 CEILING = 0.98
-"""Of the way from the lowest to the highest reward that any rollout ever got."""
+"""Of the way to the highest reward that any rollout ever got, from the lowest that a usual step had in any part of the
+run: one rollout with a penalty of -100 must not make everything else look as if it were at the ceiling."""
 GRADER_FAILURES, TOOL_FAILURES = 0.01, 0.5
 """A failed call counts as a score of 0. Models fail with tools while they learn, graders should not."""
 INPUT_SHARE = 0.3
@@ -71,13 +72,9 @@ def _paused_until(run: History) -> float:
 
 
 def nonfinite(run: History) -> Iterator[str]:
-    for course in run.courses(names.TELEMETRY_NONFINITE):
-        grown = list(marks.gains(course))
-        if grown:
-            figure, term = course.of(names.ATTR_TELEMETRY_METRIC), course.of(names.ATTR_RL_TERM)
-            first = marks.lacking(run, figure, *grown[0][:2])
-            what = f"{short(figure)} {term}".strip()
-            yield f"{what} was NaN or infinite {sum(more for *_, more in grown):,.0f} ×, first at step {first:,.0f}"
+    for figure, found in marks.not_finite(run).items():
+        times, first = sum(more for _, more in found), found[0][0]
+        yield f"{figure} was NaN or infinite {times:,.0f} ×, first at step {first:,.0f}"
 
 
 def dead_groups(run: History) -> Iterator[str]:
@@ -106,8 +103,8 @@ def entropy_collapse(run: History) -> Iterator[str]:
 
 def ceiling(run: History) -> Iterator[str]:
     mean, low, high = map(run.course, (names.RL_STEP_REWARD, names.RL_STEP_REWARD_MIN, names.RL_STEP_REWARD_MAX))
-    if mean and low and high and lately(mean):
-        lowest, highest, now = min(low.y), max(high.y), median(lately(mean))
+    if mean and low and high and lately(mean) and lately(low):
+        lowest, highest, now = min(map(median, windows(low))), max(high.y), median(lately(mean))
         if highest > lowest and now >= lowest + CEILING * (highest - lowest):
             yield f"a mean of {now:.4g} lately; no rollout ever got more than {highest:.4g}"
 

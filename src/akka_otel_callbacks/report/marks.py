@@ -12,7 +12,7 @@ from akka_otel_callbacks.reading.words import short
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.drawn import Mark
 from akka_otel_callbacks.report.gpus import gpu_name
-from akka_otel_callbacks.report.history import BY_NAME, History
+from akka_otel_callbacks.report.history import BY_NAME, OF_STEPS, History
 
 
 def attempts(run: History) -> Iterator[Mark]:
@@ -23,12 +23,24 @@ def attempts(run: History) -> Iterator[Mark]:
 
 
 def nonfinite(run: History) -> Iterator[Mark]:
-    """Figures that were NaN or infinite. The step is the first one since the export before that lacks the figure."""
-    for course in run.courses(names.TELEMETRY_NONFINITE):
+    """Figures that were NaN or infinite."""
+    for figure, found in not_finite(run).items():
+        yield from (Mark(step, f"{more:.0f} × {figure} not finite", bad=True) for step, more in found)
+
+
+def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
+    """By figure at which steps it was NaN or infinite, and how often."""
+    courses = run.courses(names.TELEMETRY_NONFINITE)
+    exports = sorted({x for course in courses for x in course.x})
+    found: dict[str, list[tuple[float, float]]] = {}
+    for course in courses:
         figure, term = course.of(names.ATTR_TELEMETRY_METRIC), course.of(names.ATTR_RL_TERM)
-        what = f"{short(figure)} {term}".strip()
-        for since, until, more in gains(course):
-            yield Mark(lacking(run, figure, since, until), f"{more:.0f} × {what} not finite", bad=True)
+        before = bisect_left(exports, course.x[0])  # some begin with the first value that is not finite
+        begin = exports[before - 1] if before else run.clock[0][0]
+        steps = [(_lacking(run, figure, term, *gain), gain[2]) for gain in gains(course, begin)]
+        if steps:
+            found[f"{short(figure)} {term}".strip()] = steps
+    return found
 
 
 def xids(run: History) -> Iterator[Mark]:
@@ -62,10 +74,13 @@ def failed_saves(run: History) -> Iterator[Mark]:
                 before = histogram.count
 
 
-def gains(course: Course) -> Iterator[tuple[float, float, float]]:
-    """When a counter grew: after which point, until which, and by how much. It begins at zero, just before its first
-    point: since when it counts is not known."""
-    points = [(course.x[0], 0.0), *zip(course.x, course.y, strict=True)]
+def gains(course: Course, begin: float | None = None) -> Iterator[tuple[float, float, float]]:
+    """When a counter grew: after which point, until which, and by how much.
+
+    Args:
+        begin: where it was zero. None for just before its first point, where that is not known.
+    """
+    points = [(course.x[0] if begin is None else begin, 0.0), *zip(course.x, course.y, strict=True)]
     for (since, before), (until, now) in pairwise(points):
         if now > before:
             yield since, until, now - before
@@ -73,15 +88,17 @@ def gains(course: Course) -> Iterator[tuple[float, float, float]]:
             yield since, until, now
 
 
-def lacking(run: History, name: str, since: float, until: float) -> float:
-    """The first step after one place, up to another, that lacks the figure where other steps have it. Where none does,
-    as with the rewards of single rollouts, the last step."""
-    metric = BY_NAME.get(name)
-    course = run.course(metric) if metric else None
-    there = course.x if course else run.steps
-    begin, end = bisect_right(run.steps, since), bisect_right(run.steps, until)
-    last = run.steps[end - 1] if end else until
-    return next((step for step in run.steps[begin:end] if not _has(there, step)), last)
+def _lacking(run: History, name: str, term: str, since: float, until: float, more: float) -> float:
+    """The first step after `since`, up to `until`, that lacks a figure which was not finite `more` times meanwhile. The
+    last one where that cannot be told: a reward of a single rollout is in no step, and more steps than these may lack
+    the figure by its nature."""
+    steps = run.steps[bisect_right(run.steps, since) : bisect_right(run.steps, until)]
+    last = steps[-1] if steps else until
+    if name not in OF_STEPS:
+        return last
+    course = run.course(BY_NAME[name], **({names.ATTR_RL_TERM.name: term} if term else {}))
+    lacking = [step for step in steps if not _has(course.x if course else (), step)]
+    return lacking[0] if 0 < len(lacking) <= more else last
 
 
 def _has(ascending: Sequence[float], value: float) -> bool:

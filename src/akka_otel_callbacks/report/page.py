@@ -18,7 +18,7 @@ from akka_otel_callbacks.report.thinning import extremes
 
 POINTS = 36_000
 """Values of all courses of a page together. One takes 10 bytes or less, so that the data stay below 400 kB."""
-LEAST, MOST = 60, 1_500
+LEAST, MOST = 12, 1_500
 """Values of one course."""
 KNOTS = 400
 """Of the steps' times. Between them time is taken to pass evenly."""

@@ -58,19 +58,24 @@ function redraw() {
   views.forEach(draw);
 }
 
+/* A name in whatever script, which does not turn around what stands beside it. */
+function named(text) {
+  return make('bdi', {}, text);
+}
+
 /* A button for each figure, which hides it and shows it again. Of several runs a figure has one for each. */
 function legendEntry(view, entry) {
   const swatch = make('i', { className: ['stack', 'band'].includes(entry.drawn.form) ? 'area' : '' });
   const value = make('b'), byRun = page.runs.length > 1 && !view.chart.alone;
   const button = make('button', { type: 'button', 'aria-pressed': 'true', ...(byRun ? { title: page.runs[entry.drawn.run].name } : {}) },
-    swatch, byRun ? '' : `${entry.name} `, value);
+    swatch, ...(byRun ? [] : [named(entry.name), ' ']), value);
   button.addEventListener('click', () => {
     view.hidden.has(entry.id) ? view.hidden.delete(entry.id) : view.hidden.add(entry.id);
     button.setAttribute('aria-pressed', String(!view.hidden.has(entry.id)));
     draw(view);
   });
   if (!byRun || !view.items.has(entry.name)) {
-    view.items.set(entry.name, make('li', {}, byRun ? `${entry.name} ` : ''));
+    view.items.set(entry.name, make('li', {}, ...(byRun ? [named(entry.name), ' '] : [])));
     view.legend.append(view.items.get(entry.name));
   }
   view.items.get(entry.name).append(button);

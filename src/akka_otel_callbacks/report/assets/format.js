@@ -5,7 +5,7 @@ const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
 function plain(value) {
   const size = Math.abs(value);
-  if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(2).replace('.00e', 'e');
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return Number(value.toPrecision(3)).toExponential().replace('e+', 'e');
   if (size >= 10000 || Number.isInteger(value)) return WHOLE.format(value);
   return String(Number(value.toPrecision(4)));
 }

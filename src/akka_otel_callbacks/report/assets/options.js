@@ -7,8 +7,8 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/* Every legend entry of a chart with its colour. Of several runs each has a colour, and each figure a dash. A band has
-   the colour of the line that it belongs to. */
+/* Every legend entry of a chart with its colour. Of several runs each has a colour, and each figure a dash. A quiet band
+   has the colour of the line that it belongs to, and one of many courses belongs to none. */
 function entries(chart) {
   const several = page.runs.length > 1;
   const kinds = [];
@@ -20,7 +20,7 @@ function entries(chart) {
       const byRun = several && !chart.alone;
       return {
         id: `${place}.${number}`, drawn, row, name: row.name || chart.fallback,
-        color: color(`c${(byRun ? drawn.run : at) % 8}`),
+        color: color(byRun ? `c${drawn.run % 8}` : drawn.form === 'band' && !drawn.quiet ? 'soft' : `c${at % 8}`),
         dash: byRun ? DASHES[at % DASHES.length] : (at >= 8 ? 'dashed' : 'solid'),
         x: drawn.x.map(step => across(drawn.run, step)),
       };

@@ -25,10 +25,18 @@ function findings() {
     return [make('p', { className: 'finding good' }, make('strong', {}, 'Nothing needs attention. '),
       `None of the ${page.rules.length} rules applies.`)];
   }
-  return page.verdicts.map(verdict => make('p', { className: verdict.bad ? 'finding bad' : 'finding' },
+  return page.verdicts.map(verdict => make('div', { className: verdict.bad ? 'finding bad' : 'finding' },
     make('a', { href: `#${verdict.panel}` }, verdict.name),
-    `${page.runs.length > 1 ? ` in ${page.runs[verdict.run].name}` : ''}: ${verdict.found.join('; ')}`,
+    page.runs.length > 1 ? ` in ${page.runs[verdict.run].name}: ` : ': ', ...told(verdict.found),
     make('small', {}, `Rule: ${verdict.rule}.`)));
+}
+
+const MOST_FOUND = 5;
+
+/* What a rule found, each with its numbers. */
+function told(found) {
+  const rest = found.slice(MOST_FOUND), more = make('details', {}, make('summary', {}, `and ${rest.length} more`), make('p', {}, rest.join('; ')));
+  return [found.slice(0, MOST_FOUND).join('; '), ...(rest.length ? [more] : [])];
 }
 
 function showVerdict() {
@@ -45,7 +53,7 @@ function split(panel) {
     const named = { ...chart, fallback: panel.title.toLowerCase() };
     const apart = chart.heat.length || chart.drawn.some(one => one.form === 'stack');
     if (page.runs.length === 1 || !apart) {
-      const drawn = page.runs.length === 1 ? chart.drawn : chart.drawn.filter(one => one.form !== 'band');
+      const drawn = page.runs.length === 1 ? chart.drawn : chart.drawn.filter(one => !(one.form === 'band' && one.quiet));
       return [{ ...named, drawn }];
     }
     return page.runs.map((run, number) => {
@@ -97,7 +105,16 @@ function fill(panel, made) {
   });
   made.querySelector('.said').replaceChildren(...happened(panel.charts),
     ...(panel.charts.length ? [] : [make('p', {}, `Absent, because ${panel.why.join('; ')}.`)]),
-    ...(panel.words.length ? [make('ul', { className: 'words' }, ...panel.words.map(said => make('li', {}, said.text)))] : []));
+    ...words(panel.words));
+}
+
+const MOST_WORDS = 8;
+
+/* What a panel says in words. More lines than one reads at a glance are folded. */
+function words(said) {
+  const list = make('ul', { className: 'words' }, ...said.map(one => make('li', {}, one.text)));
+  if (!said.length) return [];
+  return said.length > MOST_WORDS ? [make('details', {}, make('summary', {}, `Where they are: ${said.length} lines`), list)] : [list];
 }
 
 function showPlaces() {

@@ -1,0 +1,46 @@
+"""More courses of one figure than anybody tells apart, as of the GPUs of a cluster: the room that all of them fill, and
+those that stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from akka_otel_callbacks.report.course import Course
+from akka_otel_callbacks.report.drawn import Drawn, Row
+
+MOST = 16
+"""Courses that are drawn one by one: eight colours, with two dashes each."""
+OUTER = 4
+"""Of more, as many are drawn on either side."""
+CELLS = 300
+"""Parts of the x axis, of each of which the room is known."""
+
+
+def outer(courses: Sequence[Course]) -> list[Course]:
+    """Those whose newest values are lowest, and those whose are highest, in the order that they came in."""
+    by_level = sorted(courses, key=lambda course: fmean(course.y[-OUTER:]))
+    chosen = {*map(id, by_level[:OUTER]), *map(id, by_level[-OUTER:])}
+    return [course for course in courses if id(course) in chosen]
+
+
+def band(courses: Sequence[Course], unit: str, name: str, right: bool = False) -> Drawn:
+    """The room that all of them fill."""
+    x, lows, highs = room(courses)
+    said = f"{name} lowest to highest of {len(courses)}".strip()
+    return Drawn("band", unit, x, [Row(said, lows), Row(said, highs)], right)
+
+
+def room(courses: Sequence[Course]) -> tuple[list[float], list[float], list[float]]:
+    """Where on the x axis, and the lowest and the highest value that any of them had there. Processes export at times
+    of their own, so that it is told of parts of the axis and not of points."""
+    first, last = min(course.x[0] for course in courses), max(course.x[-1] for course in courses)
+    width = (last - first) / min(max(len(course.x) for course in courses), CELLS) or 1.0
+    cells: dict[int, list[float]] = {}
+    for course in courses:
+        for x, y in zip(course.x, course.y, strict=True):
+            low_high = cells.setdefault(int((x - first) / width), [y, y])
+            low_high[:] = min(low_high[0], y), max(low_high[1], y)
+    places = sorted(cells)
+    middles = [min(first + (place + 0.5) * width, last) for place in places]
+    return middles, [cells[place][0] for place in places], [cells[place][1] for place in places]
