@@ -287,10 +287,6 @@ def check_xid() -> None:
     if not hasattr(torch.cuda, "_compile_kernel"):
         raise Skipped(f"torch {torch.__version__} cannot compile the kernel that faults")
     health = GpuHealth([0], interval_s=0.5)
-
-    def counted() -> float:
-        return sum(value for value, _ in health.points(names.GPU_XID_ERRORS))
-
     health.start()
     try:
         wait_for(health.devices.held)
@@ -298,12 +294,12 @@ def check_xid() -> None:
             wait_for(lambda: health.points(names.GPU_XID_ERRORS), timeout_s=5)
         except AssertionError as error:
             raise Skipped("NVML delivers no events on this machine") from error
-        assert counted() == 0
+        assert one(health, names.GPU_XID_ERRORS) == 0
         faulted = child(PAGE_FAULT)
         if faulted.returncode:
             raise Skipped(f"the fault could not be provoked: {faulted.stderr.strip()[-300:]}")
         code = wait_for(lambda: health.points(names.GPU_XID_LAST))[0][0]
-        print(f"  XID {code:.0f}, {counted():.0f} counted")
+        print(f"  XID {code:.0f}, {one(health, names.GPU_XID_ERRORS):.0f} counted")
         assert code in (13, 31)
     finally:
         health.stop()

@@ -65,7 +65,7 @@ def test_every_other_name_has_the_prefix() -> None:
 
 def test_every_gpu_series_says_which_gpu() -> None:
     gpu = [metric for metric in names.JOB_METRICS if metric.name.startswith(("hw.", f"{PREFIX}gpu."))]
-    assert len(gpu) == 17
+    assert len(gpu) == 18
     assert all(metric.attributes[:2] == (names.ATTR_HW_ID, names.ATTR_HW_NAME) for metric in gpu)
 
 

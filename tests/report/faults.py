@@ -25,19 +25,19 @@ def stalled(folder: Path) -> Path:
     return folder
 
 
-def with_xid(folder: Path, cause: str | None = names.GpuXidCause.HARDWARE, latest: int = 79) -> Path:
-    """A GPU with one XID. Without a cause it is as an earlier release counted it."""
-    counted = {**GPU, names.ATTR_GPU_XID_CAUSE.name: cause} if cause else GPU
+def with_xid(folder: Path, cause: str = names.GpuXidCause.HARDWARE, latest: int = 79) -> Path:
+    """A GPU with one XID."""
+    counted = {**GPU, names.ATTR_GPU_XID_CAUSE.name: cause}
     with recording(folder) as made:
         made.observed = {
-            names.GPU_XID_ERRORS: [(0, counted)],
+            names.GPU_XID_CAUSES: [(0, counted)],
             names.HW_GPU_UTILIZATION: [(0.8, GPU)],
             names.HW_TEMPERATURE: [(61.0, GPU)],
         }
         for number in range(1, STEPS + 1):
             made.step(rl_step(number, STEPS))
             if number == 40:
-                made.observed |= {names.GPU_XID_ERRORS: [(1, counted)], names.GPU_XID_LAST: [(latest, GPU)]}
+                made.observed |= {names.GPU_XID_CAUSES: [(1, counted)], names.GPU_XID_LAST: [(latest, GPU)]}
             if number % 10 == 0:
                 made.export()
     return folder

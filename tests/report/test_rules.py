@@ -59,11 +59,11 @@ def test_the_numbers_are_those_that_were_recorded(tmp_path: Path, fault: str, nu
             "GPU …0000a1: XID 45: clean-up after an earlier error or the end of a program",
         ),
         (names.GpuXidCause.UNKNOWN, 999, "GPU …0000a1: XID 999"),
-        (None, 79, "GPU …0000a1: XID 79: GPU has fallen off the bus"),
+        (names.GpuXidCause.HARDWARE, 79, "GPU …0000a1: XID 79: GPU has fallen off the bus"),
     ],
 )
 def test_an_xid_is_told_by_its_cause_where_the_latest_code_is_another_one(
-    tmp_path: Path, cause: str | None, latest: int, said: str
+    tmp_path: Path, cause: str, latest: int, said: str
 ) -> None:
     assert found(with_xid(tmp_path, cause, latest))["XID"] == [said]
 

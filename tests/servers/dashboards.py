@@ -21,7 +21,6 @@ from tests.servers.expected import (
     since_the_last_step,
     states,
     value,
-    xids,
 )
 from tests.servers.gpus import DCGM_PERCENT
 from tests.servers.world import Answer
@@ -128,7 +127,6 @@ CHECKS: Mapping[str, Check] = {
         names.RL_ROLLOUT_REWARD, 'akka_optimize_training_rl_term="total"'
     ),
     "rl.json: Negative rewards (A)": counted(names.RL_ROLLOUT_REWARD_NEGATIVE, TERM),
-    "rl.json: Faults of GPUs (A)": xids,
     "rl.json: Failures of graders (A)": counted(FAILURES, TERM, CAUSE),
     "rl.json: Completion length by percentile (A)": quantile_of(names.RL_ROLLOUT_COMPLETION_LENGTH),
     "rl.json: Completion length by percentile (B)": quantile_of(names.RL_ROLLOUT_COMPLETION_LENGTH),
@@ -160,6 +158,5 @@ CHECKS: Mapping[str, Check] = {
     "sft.json: Time left (A)": gives(lambda _: [0]),
     "sft.json: Meanwhile (A)": only(1),
     "sft.json: Not a number (A)": gives(lambda _: [1]),
-    "sft.json: Faults of GPUs (A)": xids,
     "sft.json: Duration of a step (A)": mean_of(names.SFT_STEP_DURATION),
 }

@@ -82,16 +82,6 @@ def states(answer: Answer) -> None:
     assert {*answer.values} == {1}
 
 
-def xids(answer: Answer) -> None:
-    """How many each GPU reported, whatever their cause. No GPU that had any is held by two processes here."""
-    selected = re.search(r"\{([^{}]*)\}", answer.expression)
-    assert selected
-    counts: dict[str, float] = defaultdict(float)
-    for figure in answer.truth.select(series_name(names.GPU_XID_ERRORS, answer.dialect), selected[1]):
-        counts[figure.labels["hw_id"]] += figure.value
-    assert {sample.labels["hw_id"]: sample.value for sample in answer.now} == counts
-
-
 def _check_holders(answer: Answer) -> None:
     """Each series says who holds the GPU, as the placement does."""
     held = answer.truth.select(series_name(names.JOB_PLACEMENT, answer.dialect))

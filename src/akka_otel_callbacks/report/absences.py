@@ -49,14 +49,14 @@ REASONS: Mapping[Metric, str] = {
     names.SFT_STEP_TOKEN_ACCURACY: "the engine does not compute it",
     names.SFT_STEP_PADDING: "the batches are packed, or the engine does not tell",
     names.SFT_DATA_ROWS: "the engine does not count rows, or the data is streamed",
-    names.GPU_XID_ERRORS: "no GPU could be read, or NVML does not deliver its events",
+    names.GPU_XID_CAUSES: "no GPU could be read, or NVML does not deliver its events",
     names.HW_GPU_UTILIZATION: NO_GPU,
     names.HW_TEMPERATURE: NO_GPU,
     names.HW_POWER: NO_GPU,
     names.HW_GPU_MEMORY_UTILIZATION: NO_GPU,
 }
 OF_HARDWARE = {
-    names.GPU_XID_ERRORS,
+    names.GPU_XID_CAUSES,
     names.HW_GPU_UTILIZATION,
     names.HW_TEMPERATURE,
     names.HW_POWER,

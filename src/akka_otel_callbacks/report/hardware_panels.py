@@ -45,7 +45,7 @@ GPUS = Panel(
         ),
     ),
     words=placed,
-    also=[names.GPU_XID_ERRORS],
+    also=[names.GPU_XID_CAUSES],
     wide=True,
 )
 

@@ -46,7 +46,7 @@ def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
 def xids(run: History) -> Iterator[Mark]:
     """Faults of GPUs, with the latest code where that is of the fault's cause. The log alone has an earlier code."""
     codes = {course.of(names.ATTR_HW_ID): course for course in run.courses(names.GPU_XID_LAST)}
-    for course in run.courses(names.GPU_XID_ERRORS):
+    for course in run.courses(names.GPU_XID_CAUSES):
         cause = course.of(names.ATTR_GPU_XID_CAUSE)
         last = codes.get(course.of(names.ATTR_HW_ID))
         for _, until, more in gains(course):
@@ -56,9 +56,9 @@ def xids(run: History) -> Iterator[Mark]:
 
 
 def _fault(code: int | None, cause: str) -> str:
-    """In words. A run of an earlier release counted no causes."""
-    if code is None or (cause and cause_of(code) != cause):
-        return f"XID, {IN_WORDS[cause]}" if cause in IN_WORDS else "XID"
+    """In words."""
+    if code is None or cause_of(code) != cause:
+        return f"XID, {IN_WORDS.get(cause, cause)}"
     return f"XID {code}: {XIDS[code].meaning}" if code in XIDS else f"XID {code}"
 
 

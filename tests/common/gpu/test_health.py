@@ -84,7 +84,8 @@ def test_a_job_on_one_gpu_of_two(other_driver: FakeDriver) -> None:
     child.end()
     identity = {"hw.id": FAST, "hw.name": "NVIDIA H100 80GB HBM3"}
     assert seen["hw.power"] == [[250.0, {**identity, "hw.type": "gpu"}]]
-    assert seen[names.GPU_XID_ERRORS.name] == [
+    assert seen[names.GPU_XID_ERRORS.name] == [[0, identity]]
+    assert seen[names.GPU_XID_CAUSES.name] == [
         [0, {**identity, names.ATTR_GPU_XID_CAUSE.name: cause}] for cause in names.ATTR_GPU_XID_CAUSE.values
     ]
     assert seen["placement"] == [[1, {names.ATTR_JOB_RANK.name: 0, names.ATTR_JOB_ROLE.name: "trainer", **identity}]]

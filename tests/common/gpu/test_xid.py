@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -52,16 +51,12 @@ def wait_for(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
 
 
 def by_cause(watcher: XidWatcher) -> dict[tuple[str, str], float]:
-    points = watcher.points(names.GPU_XID_ERRORS)
+    points = watcher.points(names.GPU_XID_CAUSES)
     return {(str(at["hw.id"]), str(at[names.ATTR_GPU_XID_CAUSE.name])): value for value, at in points}
 
 
 def errors(watcher: XidWatcher) -> dict[str, float]:
-    """Of all causes."""
-    found: Counter[str] = Counter()
-    for (gpu, _), value in by_cause(watcher).items():
-        found[gpu] += int(value)
-    return dict(found)
+    return {str(attributes["hw.id"]): value for value, attributes in watcher.points(names.GPU_XID_ERRORS)}
 
 
 def last(watcher: XidWatcher) -> dict[str, float]:
@@ -72,6 +67,7 @@ def test_the_count_starts_at_zero_and_the_code_is_absent(driver: FakeDriver, sta
     driver.gpu(A)
     driver.gpu(B)
     watcher = start(A, B)
+    assert errors(watcher) == {A: 0, B: 0}
     assert by_cause(watcher) == {(gpu, cause): 0 for gpu in (A, B) for cause in CAUSES}
     assert last(watcher) == {}
 

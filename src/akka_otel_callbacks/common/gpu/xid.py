@@ -31,13 +31,13 @@ class Watched:
 
     Attributes:
         instances: the GPU instance IDs of the slices that the process holds, empty where it holds the whole GPU.
-        errors: its XIDs, by their usual cause.
+        causes: how many of its XIDs have which usual cause.
         fell: it reported that it fell off the bus, from where it does not come back while the job lives.
     """
 
     device: Device
     instances: frozenset[int | None] = frozenset()
-    errors: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    causes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     last: int | None = None
     fell: bool = False
 
@@ -49,7 +49,7 @@ class XidWatcher:
     away, the events are registered again, at growing intervals; counts go on where they were.
     """
 
-    metrics = (names.GPU_XID_ERRORS, names.GPU_XID_LAST)
+    metrics = (names.GPU_XID_ERRORS, names.GPU_XID_CAUSES, names.GPU_XID_LAST)
 
     def __init__(
         self, nvml: Nvml, devices: Devices, wait_ms: int = WAIT_MS, first_pause_s: float = FIRST_PAUSE_S
@@ -75,10 +75,12 @@ class XidWatcher:
     def points(self, metric: Metric) -> list[Point]:
         watched = list(self._watched.values())
         if metric is names.GPU_XID_ERRORS:
+            return [(sum(gpu.causes.values()), gpu.device.attributes) for gpu in watched]
+        if metric is names.GPU_XID_CAUSES:
             return [
-                (errors, {**gpu.device.attributes, names.ATTR_GPU_XID_CAUSE.name: cause})
+                (count, {**gpu.device.attributes, names.ATTR_GPU_XID_CAUSE.name: cause})
                 for gpu in watched
-                for cause, errors in gpu.errors.items()
+                for cause, count in gpu.causes.items()
             ]
         return [(gpu.last, gpu.device.attributes) for gpu in watched if gpu.last is not None]
 
@@ -157,7 +159,7 @@ class XidWatcher:
             return
         if gpu.instances and not gpu.instances & {event.gpuInstanceId, None} and event.gpuInstanceId != NO_INSTANCE:
             return  # it was on another job's slice of the GPU
-        gpu.errors[cause_of(code)] += 1
+        gpu.causes[cause_of(code)] += 1
         gpu.last = code
         gpu.fell |= code == FELL_OFF_THE_BUS
         what = about(names.EVENT_GPU_XID, {**gpu.device.attributes, names.ATTR_GPU_XID.name: code})

@@ -1115,15 +1115,25 @@ GPU_MEMORY_ROWS_REMAPPED: Final = Metric(
         ATTR_ERROR_TYPE,
     ),
 )
-GPU_XID_ERRORS: Final = Metric(
-    "akka.optimize.training.gpu.xid.errors",
+GPU_XID_CAUSES: Final = Metric(
+    "akka.optimize.training.gpu.xid.causes",
     Kind.COUNTER,
     "{error}",
-    "XIDs, the driver's codes for a GPU fault, since the watch began, by usual cause.",
+    "The XIDs of `gpu.xid.errors` by their usual cause.",
     attributes=(
         ATTR_HW_ID,
         ATTR_HW_NAME,
         ATTR_GPU_XID_CAUSE,
+    ),
+)
+GPU_XID_ERRORS: Final = Metric(
+    "akka.optimize.training.gpu.xid.errors",
+    Kind.COUNTER,
+    "{error}",
+    "XIDs, the driver's codes for a GPU fault, since the job started watching.",
+    attributes=(
+        ATTR_HW_ID,
+        ATTR_HW_NAME,
     ),
 )
 GPU_XID_LAST: Final = Metric(
@@ -1994,6 +2004,7 @@ JOB_METRICS: Final = (
     GPU_MEMORY_PAGES_RETIRED,
     GPU_MEMORY_REPAIR_PENDING,
     GPU_MEMORY_ROWS_REMAPPED,
+    GPU_XID_CAUSES,
     GPU_XID_ERRORS,
     GPU_XID_LAST,
     JOB_DEVICES,
