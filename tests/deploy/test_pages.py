@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
+
+import yaml
 
 from tests.deploy.promtool import REGISTRY, as_test, cases, rule_of, run, written_rules
 from tools.deploy.deployment import DASHBOARDS
@@ -20,6 +24,25 @@ def test_the_page_lists_every_alert_and_every_dashboard() -> None:
     assert listed == [rule["alert"] for rule in written_rules("scrape")]
     files = re.findall(r"^\| `(\w+)\.json`", PAGE, re.MULTILINE)
     assert sorted(files) == [path.stem for path in DASHBOARDS]
+
+
+def test_the_operator_gets_the_rules_as_they_are(tmp_path: Path) -> None:
+    """What the page's command hands to `kubectl`."""
+    [command] = re.findall(r"```bash\n(\{ echo .*?)```", PAGE, re.DOTALL)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\nexec cat\n")
+    kubectl.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    handed = subprocess.run(["bash", "-c", command], cwd=ROOT, env=path, capture_output=True, text=True, check=True)
+    made = yaml.safe_load(handed.stdout)
+    assert made["kind"] == "PrometheusRule"
+    assert [rule for group in made["spec"]["groups"] for rule in group["rules"]] == written_rules("scrape")
+
+
+def test_a_configmap_has_room_for_the_dashboards_of_a_folder() -> None:
+    """Kubernetes takes a MiB of data, names included."""
+    for folder in (ROOT / "deploy/grafana").iterdir():
+        assert sum(path.stat().st_size + len(path.name) for path in folder.iterdir()) < 1 << 20
 
 
 def test_the_readme_s_query_finds_stalled_runs_as_the_alert_does(tmp_path: Path) -> None:
