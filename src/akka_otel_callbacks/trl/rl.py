@@ -115,7 +115,7 @@ class RLCapture(StepCapture):
             set_rewards(step, scored(scorings, self.setting.terms, self.setting.group))
         else:
             set_logged_rewards(step, values, self.setting.weights)
-        set_graders(step, (call for batch in self.generated.graded for call in calls_of(batch)))
+        set_graders(step, [call for batch in self.generated.graded for call in calls_of(batch)])
         step.rollout_completion_length = self.generated.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)

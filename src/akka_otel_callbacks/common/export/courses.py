@@ -48,10 +48,11 @@ class Courses(Sequence[NumberDataPoint]):
 
     def add(self, time_ns: int, points: Sequence[Point]) -> None:
         """Adds the points of one time. Points with the same attributes object are of one series."""
+        courses = self._courses
         for value, attributes in points:
-            course = self._courses.get(id(attributes))
+            course = courses.get(id(attributes))
             if course is None:
-                course = self._courses[id(attributes)] = Course(attributes)
+                course = courses[id(attributes)] = Course(attributes)
             course.times_ns.append(time_ns)
             course.values.append(value)
 

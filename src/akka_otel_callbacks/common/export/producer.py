@@ -101,8 +101,7 @@ class Producer:
     def hear(self, record: Record) -> None:
         if self._every_step:
             self.unsent.add(record)
-        for metric, attributes, values in record.distributions:
-            self._inbox.add(metric, attributes, values)
+        self._inbox.add(record.distributions)
 
     @property
     def steps(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from akka_otel_callbacks.common.graders.call import Call
 from akka_otel_callbacks.common.graders.failure import CAUSES
@@ -13,9 +13,11 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep
 Type = names.RlGraderTokenType
 
 
-def set_graders(step: RLStep, calls: Iterable[Call]) -> None:
-    """Sets durations, failures and tokens. A term that nothing is known of has none. One whose failures would be known
-    has each cause from zero, so that an alert on the increase sees the first failure."""
+def set_graders(step: RLStep, calls: Sequence[Call]) -> None:
+    """Sets durations, failures and tokens, where there are calls. A term that nothing is known of has none. One whose
+    failures would be known has each cause from zero, so that an alert on the increase sees the first failure."""
+    if not calls:
+        return
     durations: defaultdict[str, list[float]] = defaultdict(list)
     failures: Counter[tuple[str, str]] = Counter()
     tokens: Counter[tuple[str, str]] = Counter()

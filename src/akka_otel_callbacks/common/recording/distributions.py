@@ -35,6 +35,7 @@ ROUNDING = 2.0**-22
 is a little more than 0.4 there: a reward of 1 from weighted terms would be counted above 1."""
 SMALLEST_NORMAL = sys.float_info.min
 MAX_EXPONENT = sys.float_info.max_exp
+FLOATS, NUMBERS = frozenset({float}), frozenset({float, int})
 
 
 class Numbers(NamedTuple):
@@ -54,10 +55,10 @@ def numbers_of(values: Sequence[Any]) -> Numbers:
 
 
 def _numbers(values: Sequence[Any]) -> Sequence[float]:
-    kinds = set(map(type, values))
-    if kinds <= {float}:
+    kinds = {*map(type, values)}
+    if kinds == FLOATS:
         return values
-    if kinds <= {float, int}:
+    if kinds <= NUMBERS:
         with suppress(OverflowError):
             return [*map(float, values)]
     return [found for found in map(number, values) if found is not None]

@@ -4,7 +4,8 @@ long a run stayed in a phase."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from akka_otel_callbacks.common.recording.distributions import Distribution, Explicit, Exponential
 from akka_otel_callbacks.common.recording.labels import clean
@@ -14,6 +15,14 @@ from akka_otel_callbacks.common.vocabulary.points import Attributes
 MOST_WAITING = 4096
 """Values of one series that are kept until they are counted."""
 Series = tuple[Metric, tuple[object, ...]]
+
+
+class Distributed(NamedTuple):
+    """Values of one histogram series."""
+
+    metric: Metric
+    attributes: Attributes
+    values: Sequence[float]
 
 
 class Tally:
@@ -53,13 +62,14 @@ class Inbox:
         self._waiting: dict[Series, Tally] = {}
         self._lock = threading.Lock()
 
-    def add(self, metric: Metric, attributes: Attributes, values: Iterable[float]) -> None:
-        series = metric, (*attributes.items(),)
+    def add(self, distributions: Iterable[Distributed]) -> None:
         with self._lock:
-            tally = self._waiting.get(series)
-            if tally is None:
-                tally = self._waiting[series] = Tally(metric, attributes)
-            tally.add(values)
+            for metric, attributes, values in distributions:
+                series = metric, (*attributes.items(),)
+                tally = self._waiting.get(series)
+                if tally is None:
+                    tally = self._waiting[series] = Tally(metric, attributes)
+                tally.add(values)
 
     def take(self) -> dict[Series, Tally]:
         """Everything that came since the last call."""
@@ -89,4 +99,4 @@ class Measured:
         """
         attributes = clean(attributes)
         for inbox in self._inboxes:
-            inbox.add(metric, attributes, (value,))
+            inbox.add((Distributed(metric, attributes, (value,)),))

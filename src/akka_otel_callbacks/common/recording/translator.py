@@ -20,7 +20,7 @@ from akka_otel_callbacks.common.vocabulary import names
 MOST_CAPTURES, MOST_VALUES = 1024, 1_000_000
 """What may wait, in captures and in values that they hold. In normal running one step waits. Past either, steps are
 dropped and counted, because a training must neither wait nor run out of memory."""
-NAP_S, QUIET_NAPS = 0.05, 3
+NAP_S, QUIET_NAPS = 0.1, 2
 """While steps come quickly, the thread looks for new ones after each nap: to be woken by every step costs the training
 more than all else. After some naps without a step it sleeps until the next one wakes it."""
 TURN_S, PAUSE_S = 0.002, 0.0001

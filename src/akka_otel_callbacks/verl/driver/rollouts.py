@@ -71,7 +71,7 @@ def set_figures(step: RLStep, batches: Iterable[Rollouts], limits: Limits) -> No
         limits: of the completions.
     """
     columns, batches = _Columns(), [*batches]
-    set_graders(step, (call for batch in batches for text in batch.graded or () if text for call in decoded(text)))
+    set_graders(step, [call for batch in batches for text in batch.graded or () if text for call in decoded(text)])
     for batch in batches:
         columns.add(batch, limits)
     if not columns.rows:

@@ -25,6 +25,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from akka_otel_callbacks.common.export.courses import Course, Courses
+from akka_otel_callbacks.common.numbers import are_finite
 
 Json = dict[str, Any]
 
@@ -73,10 +74,13 @@ def _metric(metric: Metric) -> str:
 def _points(course: Course) -> str:
     """The points of one series as JSON. They differ in time and value only."""
     end = f',"attributes":{_text(_attributes(course.attributes))}}}' if course.attributes else "}"
+    are_plain = {*map(type, course.values)} == {float} and are_finite(course.values)
+    numbers = map(repr if are_plain else _number, course.values)
+    name = '"asDouble":' if are_plain else ""
     return ",".join(
         [
-            f'{{"timeUnixNano":"{time_ns}",{_number(value)}{end}'
-            for time_ns, value in zip(course.times_ns, course.values, strict=True)
+            f'{{"timeUnixNano":"{time_ns}",{name}{number}{end}'
+            for time_ns, number in zip(course.times_ns, numbers, strict=True)
         ]
     )
 
