@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
 
@@ -53,13 +52,11 @@ class Push:
         self._exporter.force_flush()
 
     def _send(self, data: MetricsData) -> bool:
-        context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # our requests are no part of their traces
         self._arrived, self._sending = False, True
         try:
             self._arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
         finally:
             self._sending = False
-            detach(context)
         return self._arrived
 
     def close(self) -> None:

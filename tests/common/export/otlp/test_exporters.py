@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from opentelemetry import context
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from akka_otel_callbacks.common.export.delivery import Reply
 from akka_otel_callbacks.common.export.otlp import credentials
-from akka_otel_callbacks.common.export.otlp.exporters import Delivery, OtlpMetrics, OtlpSpans
+from akka_otel_callbacks.common.export.otlp.exporters import REQUESTS, Delivery, OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.export.selection import select
 from tests.common.scripts import run
 from tests.support.batches import metrics_batch, spans_batch
@@ -56,6 +58,26 @@ def reply_of(url: str, protocol: str = "http/protobuf", timeout_s: float = 3.0, 
 
 
 # -- what is sent
+
+
+@pytest.mark.parametrize("request_type", REQUESTS.values(), ids=REQUESTS)
+def test_no_request_is_a_span_of_a_program_that_instruments_its_client(
+    request_type: Any, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenTelemetry's instrumentations of `requests`, `urllib3` and gRPC ask the context."""
+    send, suppressed = requests.Session.send, []
+
+    def instrumented(*args: Any, **kwargs: Any) -> Any:
+        suppressed.append(context.get_value(context._SUPPRESS_INSTRUMENTATION_KEY))
+        return send(*args, **kwargs)
+
+    monkeypatch.setattr(requests.Session, "send", instrumented)
+    delivery = Delivery(target_of(sink.http))
+    delivery(request_type())
+    delivery.close()
+    assert suppressed
+    assert all(suppressed)
+    assert context.get_value(context._SUPPRESS_INSTRUMENTATION_KEY) is None
 
 
 @pytest.mark.parametrize("compression", ["", "none", "gzip", "deflate"])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -119,16 +120,23 @@ class Delivery:
         """Makes one attempt and tells nobody. A receiver that refuses a compressed message, and takes it uncompressed,
         gets everything uncompressed from then on."""
         deadline = time.monotonic() + timeout_s
-        reply_type = REPLIES[type(message)]
-        reply = self._sender.send(message, reply_type, timeout_s, self._compression)
+        reply = self._sent(message, timeout_s, self._compression)
         self._is_unpacked |= reply.delivered
         if self._is_unpacked or self._compression == PLAIN or reply.kind not in MAY_REFUSE_COMPRESSION:
             return reply
-        plain = self._sender.send(message, reply_type, max(deadline - time.monotonic(), 0.001), PLAIN)
+        plain = self._sent(message, max(deadline - time.monotonic(), 0.001), PLAIN)
         if plain.delivered:
             logger.info("%s does not take %s and gets it uncompressed", self._target, self._compression)
             self._compression = PLAIN
         return plain
+
+    def _sent(self, message: Message, timeout_s: float, compression: str) -> Reply:
+        """Where a program has its HTTP client or gRPC instrumented, the request is no span of it."""
+        context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        try:
+            return self._sender.send(message, REPLIES[type(message)], timeout_s, compression)
+        finally:
+            detach(context)
 
     def hurry(self) -> None:
         """Has the next attempt follow at once, because the time is running out."""
