@@ -80,7 +80,7 @@ def test_no_header_survives(secret: str) -> None:
         ("author", "jane", False),
         ("tokenizer", "qwen3", False),
         ("keyboard", "de", False),
-        ("akka.optimize.training.run.id", "trl-20261129-181005-e710", False),
+        ("akka.optimize.training.run.id", "trl-20261129-181005-e710a3d9", False),
         ("akka.optimize.training.run.settings_sha", "a748900ef8c1b524", False),
         ("service.instance.id", "a748900e-f8c1-4b52-9d3e-000000000000", False),
         ("attempt", 1, False),

@@ -142,9 +142,9 @@ def restarts(environ: Mapping[str, str]) -> int:
 
 
 def generated_run_id(prefix: str) -> str:
-    """`trl-20261129-184501-7f3a`: sorts by time, and the random end keeps two runs of one second apart. It does not
-    draw from `random`, which training seeds alike in every run."""
-    return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    """`trl-20261129-184501-7f3ac210`: sorts by time, and the random end keeps runs of one second apart, as those of a
+    job array. It does not draw from `random`, which training seeds alike in every run."""
+    return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
 def settings_sha(settings: Mapping[str, Any]) -> str:
