@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from akka_otel_callbacks.cli import app
+from akka_otel_callbacks.reading import Reader, files
 from tests.common.scripts import reported, run
 from tests.replay.replayed import FIXTURES, command, sent
 from tests.support.otlp_sink import answering
@@ -111,6 +112,22 @@ def test_several_runs_of_a_console(tmp_path: Path) -> None:
         assert "The log holds 2 runs" in result.stdout
         assert [run.series("rl.step.count") for run in runs] == [[*range(1, 10)]] * 2
         assert {run.resource["run.id"][-2:] for run in runs} == {"-1", "-2"}
+
+
+def test_several_runs_of_a_log_go_to_the_folder_that_a_person_names(tmp_path: Path) -> None:
+    file = tmp_path / "console.log"
+    file.write_text(CONSOLE.read_text() * 2)
+    environ = {"AKKA_OTEL_DIR": str(tmp_path / "there")}
+    assert command(file, environ=environ).exit_code == 0
+    runs = Reader(files(tmp_path / "there")).read()
+    assert [(run.name[-2:], run.step) for run in runs] == [("-1", 8), ("-2", 8)]
+    again = command(file, environ=environ)
+    assert (again.exit_code, "has figures already" in again.stderr) == (2, True)
+
+
+def test_what_stands_behind_a_dot_belongs_to_the_name_of_a_log(tmp_path: Path) -> None:
+    with sent(state(tmp_path, range(1, 3), "llama-3.1-8b.trainer_state.json")) as (runs, _):
+        assert runs[0].resource["run.id"].startswith("llama-3.1-8b-")
 
 
 def test_a_run_that_was_restored_counts_each_step_once(tmp_path: Path) -> None:

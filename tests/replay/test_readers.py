@@ -116,7 +116,7 @@ def test_verls_file(tmp_path: Path) -> None:
     assert verl_file.is_one(file)
     assert [row.number for row in log.rows] == [0, 1]
     assert math.isnan(log.rows[1].values["train/loss"])
-    assert log.notes == ["1 lines are no rows, such as one that a killed run left half written."]
+    assert log.notes == ["Lines that are no rows, such as one that a killed run left half written: 1."]
 
 
 @settled

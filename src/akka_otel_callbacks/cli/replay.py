@@ -30,8 +30,9 @@ def replay(paths: Sequence[Path]) -> None:
         runs = past_runs(paths)
         if len(runs) > 1:
             stdout().print(f"The log holds {len(runs)} runs.")
+        files: set[Path] = set()
         for run in runs:
-            _report(run, publish(run, os.environ))
+            _report(run, publish(run, os.environ, files))
     except Unreadable as error:
         raise stop(f"{error}.", code=2) from error
     except (NotTaken, OSError) as error:

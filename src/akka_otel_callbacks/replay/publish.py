@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.producer import Run
@@ -44,8 +45,12 @@ class Published:
     selection: Selection
 
 
-def publish(run: PastRun, environ: Mapping[str, str]) -> Published:
+def publish(run: PastRun, environ: Mapping[str, str], ours: set[Path]) -> Published:
     """Sends every step of a run.
+
+    Args:
+        ours: the files that hold the log's earlier runs, to which it adds its own: where `AKKA_OTEL_DIR` names a
+            folder, all of them go there.
 
     Raises:
         Unreadable: its files are there already.
@@ -57,9 +62,10 @@ def publish(run: PastRun, environ: Mapping[str, str]) -> Published:
     selection = select(environ, identity.folder)
     for warning in selection.warnings:
         logger.warning("%s", warning)
-    for target in selection.metrics:
-        if isinstance(target, FileTarget) and target.path.exists() and target.path.stat().st_size:
-            raise Unreadable(f"{target.path} has figures already. Remove them, or name another folder in AKKA_OTEL_DIR")
+    for file in {target.path for target in selection.metrics if isinstance(target, FileTarget)} - ours:
+        if file.exists() and file.stat().st_size:
+            raise Unreadable(f"{file} has figures already. Remove them, or name another folder in AKKA_OTEL_DIR")
+        ours.add(file)
     exporters.load_sdk()
     steps = Steps(run.step_type)
     past = Run(

@@ -22,6 +22,8 @@ from akka_otel_callbacks.trl.vocabulary import EVAL, eval_set, is_evaluation
 from akka_otel_callbacks.verl.settings import get, planned_steps, run_attributes
 
 ENGINES: Mapping[str, ModuleType] = {names.RunEngine.TRL: trl_steps, names.RunEngine.VERL: verl_steps}
+SUFFIXES = {".gz", ".json", ".jsonl", ".log", ".out", ".txt", ".trainer_state"}
+"""Of a log's file."""
 CHECKPOINT = "checkpoint-"
 """How transformers begins the name of a checkpoint's folder."""
 
@@ -203,4 +205,9 @@ def _named(paths: Sequence[Path]) -> str:
     path = paths[0].absolute()
     while path.stem.startswith(("trainer_state", CHECKPOINT, "events.out")):
         path = path.parent
-    return path.name.partition(".")[0] or path.name or "log"
+    name = path.name
+    while (
+        Path(name).suffix.lower() in SUFFIXES
+    ):  # what stands behind other dots belongs to the name, as in llama-3.1-8b
+        name = Path(name).stem
+    return name or "log"

@@ -31,7 +31,7 @@ def read(paths: Sequence[Path]) -> Log:
             elif line.text.strip():
                 broken += 1
     if broken:
-        log.notes.append(f"{broken} lines are no rows, such as one that a killed run left half written.")
+        log.notes.append(f"Lines that are no rows, such as one that a killed run left half written: {broken}.")
     return log
 
 

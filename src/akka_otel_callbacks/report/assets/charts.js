@@ -101,7 +101,7 @@ function happened(charts) {
 
 function described(view) {
   const last = view.found.slice(0, 6).map(entry => `${entry.name} ${written(entry.drawn.unit, entry.row.y[entry.row.y.length - 1])}`);
-  const what = view.chart.heat.length ? 'a heat map' : `${view.found.length} figures, at the end ${last.join(', ')}`;
+  const what = view.chart.heat.length ? `a heat map, in ${toldOf(view.chart.heat[0])}` : `${view.found.length} figures, at the end ${last.join(', ')}`;
   return `${view.chart.title || view.chart.fallback} over ${axis.kind === 'step' ? 'steps' : 'time'}: ${what}`;
 }
 
