@@ -89,7 +89,7 @@ def test_runs_stand_beside_each_other_with_what_differs(tmp_path: Path) -> None:
         more.meter.create_gauge("alone").set(7)
         more.export()
     rows = [line.split() for line in _show(one, two).stdout.splitlines()]
-    assert any(row[:4] == ["A", "one", "·", "no"] for row in rows)
+    assert any(row[:4] == ["A", "one", "·", "running"] for row in rows)
     assert ["run.learning_rate", "0.01", "0.02"] in rows
     assert ["rl.step.reward", "total", "0.5", "▁█", "0.75", "reward"] in rows
     assert ["length", "4", "4", "token"] in rows

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from akka_otel_callbacks.cli import app
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading.follower import Follower, is_over
-from tests.report.recordings import record
+from tests.report.recordings import record, recording, rl_step
 from tests.support.otlp_sink import wait_until
 
 RUN = """
@@ -80,12 +80,12 @@ def training(tmp_path: Path) -> Iterator[Training]:
 class Screen:
     """A terminal that a command runs on."""
 
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path, kind: str = "xterm") -> None:
         self.text = ""
         pid, self.terminal = pty.fork()
         if pid == 0:  # the command
             os.chdir(folder)
-            os.environ |= {"COLUMNS": "120", "LINES": "30", "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
+            os.environ |= {"COLUMNS": "120", "LINES": "30", "TERM": kind, "PYTHONPATH": os.pathsep.join(sys.path)}
             os.execv(sys.executable, [sys.executable, "-m", "akka_otel_callbacks", *arguments])
         self.pid = pid
 
@@ -113,8 +113,8 @@ class Screen:
 
 
 @contextmanager
-def screen(folder: Path, *arguments: str) -> Iterator[Screen]:
-    opened = Screen(["watch", *arguments], folder)
+def screen(folder: Path, *arguments: str, kind: str = "xterm") -> Iterator[Screen]:
+    opened = Screen(["watch", *arguments], folder, kind)
     try:
         yield opened
     finally:
@@ -130,7 +130,7 @@ def test_a_run_is_watched_from_before_it_begins_to_its_end(tmp_path: Path, train
         wait_until(lambda: seen.shows("Waiting for a run in akka-otel"), timeout_s=60)
         training.step()
         wait_until(lambda: seen.shows("step 1 "), timeout_s=60)
-        assert "no end recorded" in seen.text
+        assert "running" in seen.text
         training.step()
         wait_until(lambda: seen.shows("step 2 "), timeout_s=60)
         assert re.search(r"rl\.step\.reward\s+0\.2\s+reward\s+0\.1\s+0\.1\s+0\.2", seen.text)
@@ -158,6 +158,15 @@ def test_a_stop_ends_the_watching_and_leaves_run_and_terminal_whole(
     assert seen.text.rindex(SHOW) > seen.text.rindex(HIDE)
     training.step()
     assert training.process.poll() is None
+
+
+def test_a_terminal_that_cannot_draw_gets_lines(tmp_path: Path, training: Training) -> None:
+    training.step()
+    with screen(tmp_path, "akka-otel", kind="dumb") as seen:
+        wait_until(lambda: seen.shows("running · last heard of"), timeout_s=60)
+        training.end()
+        wait_until(lambda: seen.shows("finished · step 1"), timeout_s=60)
+    assert HIDE not in seen.text
 
 
 def _lines(folder: Path, *arguments: str) -> Callable[[], subprocess.CompletedProcess[str]]:
@@ -210,6 +219,19 @@ def test_a_replayed_run_is_over(tmp_path: Path) -> None:
     assert "step 3" in result.stdout
     assert "Nothing more will come." in result.stdout
     assert result.exit_code == 0, "it is not known to have failed"
+
+
+def test_another_run_that_writes_to_the_same_files_does_not_take_its_place(tmp_path: Path) -> None:
+    with recording(tmp_path, run_id="mine") as mine:
+        mine.step(rl_step(1, 10))
+        mine.export()
+        follower = Follower(tmp_path)
+        assert follower.look().name == "mine"
+        record(tmp_path, 5, run_id="other")
+        assert (follower.look().name, follower.look().step) == ("mine", 1)
+        mine.step(rl_step(2, 10))
+        mine.export()
+        assert follower.look().step == 2
 
 
 def test_a_page_of_a_run_that_is_over_is_not_served(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_what_the_log_lacks_is_absent_because_of_the_log(tmp_path: Path, log: st
     assert made["runs"][0]["facts"][0] == {
         "label": "State",
         "value": "no end recorded",
-        "hint": "from the log of a past run",
+        "hint": "from the log of a past run, which has no times",
     }, "it does not run, though its file is new"
     assert "began" not in {row["label"] for row in made["who"]}, "the log does not say when"
     panels = {panel["name"]: panel for panel in made["panels"]}

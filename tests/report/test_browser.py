@@ -133,6 +133,9 @@ def test_the_cursor_and_the_zoom_are_the_same_in_all_charts(
         page.get_by_role("button", name="Time").click()
         page.locator("#reward .chart").hover(position={"x": 60, "y": 100})
         page.wait_for_function("document.getElementById('at').textContent === '0:00:00'")
+        page.locator("#reward .chart").press("ArrowRight")
+        page.get_by_role("button", name="Steps").press("Enter")
+        page.wait_for_function("document.getElementById('at').textContent === ''")
 
 
 def test_a_page_can_be_printed(browser: Browser, made: Callable[..., str], tmp_path: Path) -> None:

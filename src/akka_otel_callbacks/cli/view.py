@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.reading import Run, Session
 from akka_otel_callbacks.reading.ending import How
-from akka_otel_callbacks.reading.follower import is_gone
+from akka_otel_callbacks.reading.follower import is_gone, seems_to_run
 from akka_otel_callbacks.reading.words import duration
 
 TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
@@ -67,7 +67,7 @@ def title(run: Run) -> Iterator[str]:
 
 def course(run: Run) -> Iterator[str]:
     """How it goes, or how it ended, and how far it came."""
-    yield printable(str(run.ending))
+    yield "running" if seems_to_run(run, time.time_ns()) else printable(str(run.ending))
     if run.ending.how is How.UNKNOWN and run.newest_ns:
         gone = ", its process is gone" if is_gone(run) else ""
         yield f"last heard of {duration((time.time_ns() - run.newest_ns) // 10**9)} ago{gone}"

@@ -65,7 +65,8 @@ def watch(path: Path | None) -> bool:
     console, follower = stdout(), Follower(path or default_folder(os.environ))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which would leave the terminal without its cursor
     try:
-        run = _live(follower, console) if console.is_terminal else _lines(follower, console)
+        can_draw = console.is_terminal and not console.is_dumb_terminal
+        run = _live(follower, console) if can_draw else _lines(follower, console)
     except KeyboardInterrupt:
         return True
     console.print(view(run, console.width))

@@ -15,13 +15,14 @@ from akka_otel_callbacks.reading.run import Run
 
 class Follower:
     """Of a run's file or folder, or of the newest run in a folder of runs, which may have none yet. The run that was
-    newest at the first look stays the one, so that nobody's view jumps."""
+    newest at the first look stays the one, so that nobody's view jumps, also where another writes to the same files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place: Path | None = None
         self.runs: list[Run] = []
         """What the files told at the last look, the newest last: the run, and its earlier attempts."""
+        self._name: str | None = None
         self._reader = Reader()
 
     def look(self) -> Run | None:
@@ -33,7 +34,10 @@ class Follower:
             self._reader.add(files(self.place) if self.place else ())
         except OSError:  # not there yet, or not any more
             return None
-        self.runs = self._reader.read(growing=True)
+        found = self._reader.read(growing=True)
+        if self._name is None and found:
+            self._name = max(found, key=lambda run: (run.is_training, run.newest_ns)).name
+        self.runs = [run for run in found if run.name == self._name]
         return self.runs[-1] if self.runs else None
 
 
@@ -41,6 +45,15 @@ def is_over(run: Run) -> bool:
     """Whether nothing more is to be expected: its end is recorded, its process is gone from this machine, or it is a
     past run that was read from a log."""
     return run.ending.how is not How.UNKNOWN or is_gone(run) or run.is_replayed
+
+
+SILENT_S = 300.0
+"""A process exports every minute at least, so one that was not heard of for five is gone, or its host is."""
+
+
+def seems_to_run(run: Run, now_ns: int) -> bool:
+    """Whether it was heard of lately and no end is recorded."""
+    return not is_over(run) and (now_ns - run.newest_ns) / 1e9 < SILENT_S
 
 
 def is_gone(run: Run) -> bool:

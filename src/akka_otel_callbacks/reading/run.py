@@ -53,6 +53,11 @@ class Run:
         return [*([self.session] if self.session else []), *self.others]
 
     @property
+    def is_training(self) -> bool:
+        """Or something else that exported to the same Collector, as a judge's server."""
+        return names.ATTR_RUN_ID.name in self.resource
+
+    @property
     def is_replayed(self) -> bool:
         """Whether it is a past run that was read from a log."""
         return names.ATTR_REPLAY_FORMAT.name in self.resource

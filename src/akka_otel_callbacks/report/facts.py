@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.reading.follower import is_gone
+from akka_otel_callbacks.reading.follower import is_gone, seems_to_run
 from akka_otel_callbacks.reading.words import duration, short
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.history import History
@@ -41,18 +41,14 @@ def state(run: History, now_ns: int) -> Fact:
         took = f"after {duration((run.ending.time_ns - run.start_ns) / 1e9)}" if run.start_ns else ""
         return Fact("State", str(run.ending), took)
     if run.newest.is_replayed:  # the file may be new, the run is not
-        return Fact("State", str(run.ending), "from the log of a past run")
+        without = ", which has no times" if has_assumed_times(run) else ""
+        return Fact("State", str(run.ending), f"from the log of a past run{without}")
     if not run.newest_ns:
         return Fact("State", str(run.ending), "no figure says when it was taken")
     quiet = (now_ns - run.newest_ns) / 1e9
-    gone = is_gone(run.newest)
-    said = "running" if quiet < SILENT_S and not gone else "no end recorded"
+    said = "running" if seems_to_run(run.newest, now_ns) else str(run.ending)
     heard = f"last heard of {duration(quiet)} before this page was made"
-    return Fact("State", said, f"its process is gone, {heard}" if gone else heard)
-
-
-SILENT_S = 300.0
-"""A process exports every minute at least, so one that was not heard of for five is gone, or its host is."""
+    return Fact("State", said, f"its process is gone, {heard}" if is_gone(run.newest) else heard)
 
 
 def progress(run: History) -> Fact:
@@ -86,11 +82,14 @@ def utilization(run: History) -> Fact | None:
 
 def who(run: History) -> Iterator[Fact]:
     """Every attribute of its resource, the run's own first."""
-    assumed = run.newest.resource.get(names.ATTR_REPLAY_TIMES.name) == names.ReplayTimes.ASSUMED
-    if run.start_ns and not assumed:
+    if run.start_ns and not has_assumed_times(run):
         yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
     own = sorted(run.newest.resource.items(), key=lambda item: (not item[0].startswith(names.PREFIX), item[0]))
     yield from (Fact(short(key), value) for key, value in own if key not in NOT_SHOWN)
+
+
+def has_assumed_times(run: History) -> bool:
+    return run.newest.resource.get(names.ATTR_REPLAY_TIMES.name) == names.ReplayTimes.ASSUMED
 
 
 def _lately(run: History, label: str, *metrics: object, form: str) -> Fact | None:

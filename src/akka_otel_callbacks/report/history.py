@@ -172,7 +172,7 @@ def histories(runs: Iterable[Run]) -> list[History]:
     for run in runs:
         attempts.setdefault(run.name, []).append(run)
     found = [History(sorted(of_one, key=lambda run: run.start_ns)) for of_one in attempts.values()]
-    return sorted(found, key=lambda history: (names.ATTR_RUN_ID.name in history.newest.resource, history.newest_ns))
+    return sorted(found, key=lambda history: (history.newest.is_training, history.newest_ns))
 
 
 def is_sticky(series: Series) -> bool:

@@ -132,7 +132,8 @@ function toldOf(heat) {
   const counts = heat.counts[column], all = sum(counts), most = counts.indexOf(Math.max(...counts));
   const [low, high] = heat.buckets[most];
   const between = low === null ? `at most ${plain(high)}` : high === null ? `above ${plain(low)}` : `${plain(low)} to ${plain(high)}`;
-  return `steps ${plain(heat.since[column] + 1)} to ${plain(heat.until[column])}: ${plain(all)} rollouts, ${written('1', counts[most] / all)} of them ${between}`;
+  const first = plain(heat.since[column] + 1), last = plain(heat.until[column]);
+  return `${first === last ? `step ${last}` : `steps ${first} to ${last}`}: ${plain(all)} rollouts, ${written('1', counts[most] / all)} of them ${between}`;
 }
 
 function placeCursor(view) {

@@ -174,6 +174,7 @@ document.querySelectorAll('[data-axis]').forEach(button => button.addEventListen
   Object.assign(axis, { kind: button.dataset.axis, from: null, to: null, cursor: null });
   document.querySelectorAll('[data-axis]').forEach(one => one.setAttribute('aria-pressed', String(one === button)));
   redraw();
+  point(null);
 }));
 new ResizeObserver(() => views.forEach(view => { if (!matchMedia('print').matches) view.drawing.resize(); forPaper(view); placeCursor(view); })).observe(document.getElementById('panels'));
 /* Paper is white. */
