@@ -130,6 +130,7 @@ def test_the_cursor_and_the_zoom_are_the_same_in_all_charts(
         assert 20 < shown[0] < 40
         page.get_by_role("button", name="Show the whole run").click()
         assert page.evaluate("axis.from") is None
+        assert page.evaluate("[60, 60.5].map(tick)") == ["60", ""], "behind the last step there is none"
         page.get_by_role("button", name="Time").click()
         page.locator("#reward .chart").hover(position={"x": 60, "y": 100})
         page.wait_for_function("document.getElementById('at').textContent === '0:00:00'")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.step import SFTStep
 from akka_otel_callbacks.report.panels import RL, SFT
 from akka_otel_callbacks.report.rules import RULES
 from tests.report.faults import FAULTS, with_xid
@@ -114,6 +115,25 @@ def test_a_process_that_is_gone_before_its_last_step(tmp_path: Path, planned: in
         for number in range(1, 21):
             made.step(rl_step(number, 60))
         made.export()
+    assert found(tmp_path) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdicts"),
+    [
+        ([2.0, 1.5, 1.0, 1.2, 1.3, 1.4], {"Held-out loss rising": ["from 1 at step 30 to 1.4"]}),
+        ([2.0, 1.5, 1.0, 1.2, 1.3, 1.09], {}),
+        ([1.0, 1.2, 1.2], {}),
+        ([-2.0, -1.0, -1.0, -1.0], {}),  # such as a reward's negative, of which there is no share
+    ],
+)
+def test_a_held_out_loss_that_rises(tmp_path: Path, losses: list[float], verdicts: dict) -> None:
+    with recording(tmp_path, SFTStep) as made:
+        for number in range(1, 10 * len(losses) + 1):
+            made.step(sft_step(number, 60))
+            if number % 10 == 0:
+                made.step(SFTStep(eval_loss=losses[number // 10 - 1]), seconds=0)
+                made.export()
     assert found(tmp_path) == verdicts
 
 

@@ -35,6 +35,9 @@ CEILING = 0.98
 run: one rollout with a penalty of -100 must not make everything else look as if it were at the ceiling."""
 GRADER_FAILURES, TOOL_FAILURES = 0.01, 0.5
 """A failed call counts as a score of 0. Models fail with tools while they learn, graders should not."""
+HELD_OUT_MORE, EVALUATIONS = 0.1, 3
+"""Held-out losses go up and down by a few hundredths. Where several in a row are a tenth above the best one, the
+training learns by heart, or forgets."""
 INPUT_SHARE = 0.3
 """A step that waits this long for its input is worth a faster data loader."""
 GENERATION_SHARE, WAITING_SHARE = 0.9, 0.5
@@ -126,6 +129,14 @@ def grader_failures(run: History) -> Iterator[str]:
 
 def tool_failures(run: History) -> Iterator[str]:
     yield from _at_least(run, names.RL_STEP_TOOL_FAILURE_RATIO, TOOL_FAILURES, "{value:.0%} of the calls lately")
+
+
+def held_out_rising(run: History) -> Iterator[str]:
+    for course in run.courses(names.SFT_EVAL_LOSS):  # one for each set
+        best, lately = min(course.y), course.y[-EVALUATIONS:]
+        if best > 0 and min(lately) >= (1 + HELD_OUT_MORE) * best:
+            at, of = course.x[course.y.index(best)], course.of(names.ATTR_EVAL_DATASET)
+            yield f"{of} from {best:.4g} at step {at:,.0f} to {lately[-1]:.4g}".strip()
 
 
 def input_bound(run: History) -> Iterator[str]:

@@ -58,6 +58,7 @@ def _run(run: History, now_ns: int) -> Json:
         "about": run.about,
         "facts": [fact._asdict() for fact in facts.facts(run, now_ns)],
         "ends": [x_of(run.steps[0]), x_of(clock[-1][0])] if run.steps else [-1, 0],
+        "last": x_of(run.steps[-1]) if run.steps else 0,
         "steps": [x_of(step) for step, _ in knots],
         "seconds": [round(seconds, 2) for _, seconds in knots],
     }

@@ -80,6 +80,12 @@ RULES: Sequence[Rule] = (
         findings.tool_failures,
     ),
     Rule(
+        "Held-out loss rising",
+        "loss",
+        f"The last {findings.EVALUATIONS} evaluations of a set were {findings.HELD_OUT_MORE:.0%} above its best one",
+        findings.held_out_rising,
+    ),
+    Rule(
         "Input-bound",
         "phases",
         f"At least {findings.INPUT_SHARE:.0%} of a step waits for its input",

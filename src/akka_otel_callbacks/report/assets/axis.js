@@ -23,8 +23,18 @@ function extent() {
   return low < high ? [low, high] : [low - 1, high + 1];
 }
 
+/* What stands at a place of the axis. Behind the last step, where GPUs are still heard of, there is no step. */
+function tick(value) {
+  if (axis.kind !== 'step') return clock(value);
+  return value > last() ? '' : plain(value);
+}
+
+function last() {
+  return Math.max(...page.runs.map(run => run.last));
+}
+
 function position(value) {
-  return axis.kind === 'step' ? `step ${plain(Math.round(value))}` : clock(value);
+  return axis.kind === 'step' ? `step ${plain(Math.min(Math.round(value), last()))}` : clock(value);
 }
 
 /* The place of the point that is nearest to a value of an ascending list. */

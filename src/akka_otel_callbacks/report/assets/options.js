@@ -131,7 +131,7 @@ function options(chart, found) {
     animation: false, backgroundColor: 'transparent', textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
     grid: { left: 58, right: chart.drawn.some(one => one.right) ? 58 : 16, top: 10, bottom: 24 },
     xAxis: { type: 'value', min: low, max: high, minInterval: axis.kind === 'step' ? 1 : 0, axisLine: { onZero: false, lineStyle: { color: color('line') } },
-      axisLabel: { color: color('soft'), fontSize: 11, hideOverlap: true, formatter: value => (axis.kind === 'step' ? plain(value) : clock(value)) },
+      axisLabel: { color: color('soft'), fontSize: 11, hideOverlap: true, formatter: tick },
       splitLine: { show: false } },
     yAxis: vertical,
     dataZoom: [{ type: 'inside', filterMode: of ? 'none' : 'filter', zoomOnMouseWheel: 'ctrl', moveOnMouseMove: false, moveOnMouseWheel: false,
