@@ -75,7 +75,8 @@ def header_names(environ: Mapping[str, str]) -> list[str]:
 
 def redact_text(text: str, environ: Mapping[str, str]) -> str:
     """A foreign message, such as a library's error, without the secrets that the OTLP variables hold."""
-    for secret in sorted(_secrets(environ), key=len, reverse=True):
+    secrets = _secrets(environ) if text else ()  # each export asks, and most have nothing to say
+    for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST:
             text = text.replace(secret, HIDDEN)
     return text

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
@@ -136,6 +137,12 @@ def test_it_is_the_document_of_what_the_sdk_collects() -> None:
     data = reader.get_metrics_data()
     assert data is not None
     assert by_name(metrics_request(data)) == by_name(encode_metrics(data))
+    assert comparable(json.loads(document(data))) == comparable(by_protobuf(data))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 2, numpy.float64(0.5)])
+def test_one_odd_number_among_others(odd: float) -> None:
+    data = whole([Metric("gauge", "", "", Gauge(courses(({}, [(1, 0.5), (2, odd), (3, 1e308), (4, 1e308)]))))])
     assert comparable(json.loads(document(data))) == comparable(by_protobuf(data))
 
 
