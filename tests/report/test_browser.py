@@ -203,6 +203,12 @@ def test_many_gpus_are_told_in_lines_that_can_be_folded(
             begun.export()
     with opened(browser, made(tmp_path)) as page:
         assert page.locator("#gpu .legend li").count() == 9
+        fold = page.locator("#gpu details")
+        page.evaluate(
+            "addEventListener('beforeprint', () => { window.unfolded = document.querySelector('#gpu details').open })"
+        )
+        page.pdf()
+        assert (page.evaluate("window.unfolded"), fold.get_attribute("open")) == (True, None), "on paper only"
         page.locator("#gpu summary").click()
         assert page.locator("#gpu .words li").count() == 40
         assert_can_be_read(page)

@@ -177,7 +177,17 @@ document.querySelectorAll('[data-axis]').forEach(button => button.addEventListen
   point(null);
 }));
 new ResizeObserver(() => views.forEach(view => { if (!matchMedia('print').matches) view.drawing.resize(); forPaper(view); placeCursor(view); })).observe(document.getElementById('panels'));
-/* Paper is white. */
-let worn = null;
-addEventListener('beforeprint', () => { worn = document.documentElement.dataset.theme; dress('light'); redraw(); });
-addEventListener('afterprint', () => { dress(worn); redraw(); });
+/* Paper is white, and nothing can be unfolded on it. */
+let worn = null, folded = [];
+addEventListener('beforeprint', () => {
+  worn = document.documentElement.dataset.theme;
+  folded = [...document.querySelectorAll('#found details:not([open]), .said details:not([open])')];
+  folded.forEach(one => { one.open = true; });
+  dress('light');
+  redraw();
+});
+addEventListener('afterprint', () => {
+  folded.forEach(one => { one.open = false; });
+  dress(worn);
+  redraw();
+});
