@@ -267,6 +267,32 @@ def test_the_bound_is_one_of_values_too(sink: OtlpSink, start: Start, log: pytes
     assert "and have none: 2" in log.text
 
 
+@pytest.mark.parametrize("emptied", [True, False])
+def test_the_room_is_that_of_the_steps_that_wait_now(emptied: bool, sink: OtlpSink, start: Start) -> None:
+    """Large ones that were there before take none of it, whether they were translated or dropped."""
+
+    class Large(Report):
+        values_held = MOST_VALUES // 2
+
+    telemetry, device, small = start(), WaitsForTheDevice(), 10
+    telemetry.capture(device)
+    assert device.translating.wait(5)
+    large = 2 if emptied else 3
+    for number in range(1, large + 1):
+        telemetry.capture(Large(RLStep(number=number)), step=True)
+    if emptied:
+        device.ready.set()
+        assert telemetry.flush(5)
+        device = WaitsForTheDevice()
+        telemetry.capture(device)
+        assert device.translating.wait(5)
+    report(telemetry, *(RLStep(number=number) for number in range(large + 1, large + 1 + small)))
+    device.ready.set()
+    telemetry.close()
+    assert dropped(sink).get("overflow", 0) == (0 if emptied else 1)
+    assert sink.latest(names.RL_STEP_COUNT).value == large + small
+
+
 def test_what_is_no_step_is_bounded_too(sink: OtlpSink, start: Start, log: pytest.LogCaptureFixture) -> None:
     telemetry, device = start(), WaitsForTheDevice()
     telemetry.capture(device)

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.trl.attach import Listener, argument, find_trainer, tap, tap_train
+from akka_otel_callbacks.trl import attach
+from akka_otel_callbacks.trl.attach import ASKED_EVERY, Listener, argument, find_trainer, tap, tap_train
 
 
 class Owner:
@@ -176,6 +177,43 @@ def test_who_does_not_hear_is_told_nothing(owner: Owner) -> None:
     owner.method(3)
     assert heard.arguments == [(1,)]
     assert owner.calls == [(1, (), ""), (2, (), ""), (3, (), "")]
+
+
+def test_who_does_not_hear_is_soon_told_nothing_of_a_method_that_is_called_often(owner: Owner) -> None:
+    hears, asked = [True], []
+    listener, heard = Listener(lambda: bool(asked.append(None)) or hears[0]), list[Any]()
+    listener.after(owner, "method", lambda *call: heard.append(call), often=True)
+    calls = 3 * ASKED_EVERY
+    for _ in range(calls):
+        owner.method(1)
+    assert (len(heard), len(asked)) == (calls, 3)
+    assert all(seconds is None for _, _, seconds in heard)
+    owner.method(1)
+    hears[0] = False
+    for _ in range(calls):
+        owner.method(2)
+    assert len(heard) == calls + ASKED_EVERY
+    assert len(owner.calls) == 2 * calls + 1
+
+
+def test_another_listener_hears_from_its_first_call_on(owner: Owner) -> None:
+    """Also where the one before it has just left."""
+    left, first, second = [False], list[Any](), list[Any]()
+    Listener(lambda: not left[0]).after(owner, "method", lambda *call: first.append(call), often=True)
+    owner.method(1)
+    left[0] = True
+    Listener().after(owner, "method", lambda *call: second.append(call), often=True)
+    owner.method(2)
+    assert (len(first), len(second)) == (1, 1)
+
+
+def test_whoever_gets_the_id_of_an_owner_that_is_gone_is_not_heard(owner_type: type[Owner]) -> None:
+    owner = owner_type()
+    key, heard = id(owner), Heard(owner)
+    del owner
+    assert key not in attach._all_hearers["method"]
+    attach._all_hearers["method"].clear()
+    heard.listener.end()
 
 
 def test_what_was_never_called_is_known(owner: Owner) -> None:

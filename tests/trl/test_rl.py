@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.trl.captures import Clock, Job
+from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.rl import Generated, RLCapture, Setting, Trained, own_lengths, scored
+from akka_otel_callbacks.trl.rl import RLCapture, Setting, own_lengths, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
 
 NAN = math.nan
@@ -52,19 +52,10 @@ def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
     mask = torch.ones(4, 500)
     capture = RLCapture(
         job=Job(devices=1, efficiency=None, rows=rows, alone=True),
-        number=1,
-        epoch=None,
-        losses=[],
-        clock=Clock(),
-        marks=[],
-        grad_norm=None,
-        learning_rate=None,
-        memory=None,
         setting=Setting(by_sequence=False, losses_add_up=False, terms=["a", "b"], weights={}, group=None),
-        generated=Generated(lengths=[3, 1, 2]),
-        updated=[Trained(500, mask.numel(), mask, None, 1)] * 2,
-        tokens=6,
     )
+    capture.lengths += [3, 1, 2]
+    capture.batches += [(500, mask.numel(), mask, None, 1)] * 2
     assert capture.values_held == 3 * 3 + 1000
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
-from benchmarks import loggers, step_cost
+from benchmarks import loggers, stand_in, step_cost
+
+MOST_CALLS = 225
+"""Of our functions, and of others by ours, within one GRPO step on the training thread. With more of them a step has
+become slower, which no test that takes the time could tell on a machine that is busy."""
 
 
 @pytest.fixture
@@ -42,3 +49,22 @@ def test_a_turn_ends_with_all_of_its_steps_exported(contenders: list[step_cost.C
     assert callback.telemetry._steps is not None
     assert callback.telemetry._steps.waiting() == 0
     assert callback.telemetry._steps.recorder.steps == step_cost.BATCH
+
+
+def test_a_step_calls_no_more_than_it_did(contenders: list[step_cost.Contender]) -> None:
+    ours = contenders[1]
+    for _ in range(3):
+        stand_in.step(ours.trainer, ours.callbacks)
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        of_ours = "akka_otel_callbacks" in frame.f_code.co_filename
+        calls += of_ours and event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        stand_in.step(ours.trainer, ours.callbacks)
+    finally:
+        sys.setprofile(None)
+    assert MOST_CALLS / 2 < calls <= MOST_CALLS

@@ -481,14 +481,15 @@ def test_a_callback_that_leaves_in_the_middle(
 
     callback = ours(memory)
     trainer: Any = sft(
-        tiny_model, [callback, At(step_2=lambda: trainer.remove_callback(callback), step_4=stop)], max_steps=4
+        tiny_model, [callback, At(step_2=lambda: trainer.remove_callback(callback), step_9=stop)], max_steps=9
     )
     if fails:
         with pytest.raises(ValueError):
             trainer.train()
     else:
         trainer.train()
-    assert set(heard) == {0, 1}, "nothing piles up"
+    assert heard[:4] == [0, 0, 1, 1]
+    assert len(heard) - 4 < attach.ASKED_EVERY, "nothing piles up"
     assert memory.latest(COUNT) == 2
     assert callback.telemetry is None
     assert len(jobs(memory)) == 1

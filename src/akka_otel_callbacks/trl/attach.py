@@ -36,8 +36,12 @@ def argument(of: Arguments, at: int, name: str) -> Any:
     return positional[at] if len(positional) > at else named.get(name)
 
 
-Hook = Callable[[Any, Arguments, float], None]
-"""Called after a tapped method with its result, its arguments and its duration in seconds."""
+Hook = Callable[[Any, Arguments, Any], None]
+"""Called after a tapped method with its result, its arguments and its duration in seconds. Of a method that is called
+often the duration is None."""
+ASKED_EVERY = 8
+"""Of a method that is called often, the calls that pass from one question to its listener to the next. To ask at each
+call takes a tenth of what it costs to hear it."""
 
 TAP = "__akka_otel_tap__"
 """On a tap, the tap itself. What `functools.wraps` makes of a tap has the attribute, too, but is not its value."""
@@ -95,12 +99,16 @@ class _Entry:
 
     listener: Listener
     owner: weakref.ReferenceType[object]
+    """It ends the entry with the owner, so that whoever gets its ID later is not heard in its place."""
     hears: Callable[[], bool]
     after: Hook
+    often: bool
     before: Callable[[], object] | None
     failed: Callable[[BaseException, float], object] | None
     inside: set[int]
     """The threads that are in a call."""
+    unasked: int = 0
+    """How many calls may pass before `hears` is asked again."""
     is_new: bool = True
     """Whether the method was not called so far."""
 
@@ -128,7 +136,8 @@ class Listener:
     """Hears the calls of methods, from the first `after` to `end`.
 
     Args:
-        hears: asked at each call; a listener that does not hear leaves the call alone.
+        hears: asked at each call, of a method that is called often at some calls. A listener that does not hear leaves
+            the call alone.
     """
 
     def __init__(self, hears: Callable[[], bool] = lambda: True) -> None:
@@ -144,22 +153,31 @@ class Listener:
         hook: Hook,
         before: Callable[[], None] | None = None,
         failed: Callable[[BaseException, float], None] | None = None,
+        *,
+        often: bool = False,
     ) -> bool:
         """Calls `hook` after each call of `owner.name` that returns, `failed` with the exception and the seconds of
         each that raises, and `before` ahead of each. The call itself, its result and its exceptions pass unchanged,
         and a failing hook is reported, not raised. Of a call within a call, as of a method that a subclass extends,
         only the outer one is heard. False where the owner has no such method.
+
+        Args:
+            often: for a method of each micro-batch. It is not timed, and a listener that hears no longer may be told of
+                a few more calls, unless another one listens.
         """
         if not callable(getattr(owner, name, None)) or not tap(type(owner), name):
             return False
-        guarded_before = guarded(before) if before is not None else None
         guarded_failed = guarded(failed) if failed is not None else None
-        entry = _Entry(self, weakref.ref(owner), self.hears, hook, guarded_before, guarded_failed, set())
+        key, hearers = id(owner), _hearers(name)
+        watched = weakref.ref(owner, lambda _: hearers.pop(key, None))
+        entry = _Entry(self, watched, self.hears, hook, often, before, guarded_failed, set())
         with _changing:
-            self._forget(id(owner), name)
-            self._own[id(owner), name] = entry
-            hearers = _hearers(name)
-            hearers[id(owner)] = (*hearers.get(id(owner), ()), entry)
+            self._forget(key, name)
+            self._own[key, name] = entry
+            others = hearers.get(key, ())
+            for other in others:
+                other.unasked = 0
+            hearers[key] = (*others, entry)
             self.uncalled.add(name)
         return True
 
@@ -232,32 +250,41 @@ def _heard(call: Call, name: str) -> Call:
 
     def tap(*args: Any, **kwargs: Any) -> Any:
         owner = args[0] if args else kwargs.get("self")  # it may be called as `Trainer.train(self=trainer)`
+        entries = hearers.get(id(owner))
+        if entries is None:
+            return call(*args, **kwargs)
         thread = get_ident()
-        for entry in hearers.get(id(owner), ()):
-            if entry.owner() is owner:
-                if thread in entry.inside:
-                    return call(*args, **kwargs)
-                if entry.hears():
-                    break
+        for entry in entries:
+            if thread in entry.inside:
+                return call(*args, **kwargs)
+            if entry.unasked or entry.hears():
+                break
         else:
             return call(*args, **kwargs)
         if entry.before is not None:
-            entry.before()
+            try:  # as `guarded` does it
+                entry.before()
+            except Exception as error:  # noqa: BLE001 - nothing may reach the training
+                report(entry.before.__qualname__, error)
         if entry.is_new:
             entry.is_new = False
             entry.listener.uncalled.discard(name)
         entry.inside.add(thread)
-        start = perf_counter()
+        if entry.often:
+            entry.unasked, start = (entry.unasked or ASKED_EVERY) - 1, None
+        else:
+            start = perf_counter()
         try:
-            result = call(*args, **kwargs)
+            # An empty dictionary that is unpacked takes as long as the clock.
+            result = call(*args, **kwargs) if kwargs else call(*args)
         except BaseException as error:
-            if entry.failed is not None:
+            if entry.failed is not None and start is not None:
                 entry.failed(error, perf_counter() - start)
             raise
         finally:
             entry.inside.discard(thread)
-        seconds = perf_counter() - start
-        try:  # as `guarded` does it
+        seconds = None if start is None else perf_counter() - start
+        try:
             entry.after(result, (args, kwargs), seconds)
         except Exception as error:  # noqa: BLE001 - nothing may reach the training
             report(entry.after.__qualname__, error)

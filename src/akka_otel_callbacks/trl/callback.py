@@ -29,19 +29,28 @@ if TYPE_CHECKING:
 
 
 Given = tuple[Any, ...]
-"""What an event hands over: the arguments, the state and the control, and what else stood at a position."""
+"""What an event hands over by position: the arguments, the state and the control, and what else stood there."""
+Named = Mapping[str, Any]
+"""What it hands over by name."""
 ORDER = "args", "state", "control"
-"""Of these. Another callback may pass on some of them, or all, by name."""
+"""The first of them. Another callback may pass on some of these, or all, by name."""
 
 
-def _guarded_event(handle: Callable[[Any, Given, Mapping[str, Any]], object]) -> Callable[..., None]:
-    """`guarded` for the events of each step, which hand over six things by name. To unpack and pack them once more, as
-    any wrapper does that passes them on, took a tenth of the training thread's time."""
+def _event_of_step(handle: Callable[[Any, Training | None, Given, Named], object]) -> Callable[..., None]:
+    """`guarded` for the events of each step, with the training that the event is of. They hand over six things by name.
+    To unpack and pack them once more, as any wrapper does that passes them on, took a tenth of the training thread's
+    time."""
     where = handle.__qualname__
 
     def event(self: AkkaTelemetryCallback, *given: Any, **named: Any) -> None:
         try:
-            handle(self, given if len(given) > 2 else (*given, *(named[name] for name in ORDER[len(given) :])), named)
+            if len(given) < 3:
+                given = (*given, *(named[name] for name in ORDER[len(given) :]))
+            session, state = self._session, given[1]
+            training = session.latest
+            if training is None or training.state is not state:
+                training = session.training(state)
+            handle(self, training, given, named)
         except Exception as error:  # noqa: BLE001 - nothing may reach the training
             report(where, error)
 
@@ -126,26 +135,24 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if (training := self._session.training(state)) is not None:
             training.restored()
 
-    @_guarded_event
-    def on_step_begin(self, given: Given, named: Mapping[str, Any]) -> None:
-        args, state = given[0], given[1]
-        training = self._session.training(state) or self._joined(args, state)
-        if training is not None:
-            training.begin_step(args)
+    @_event_of_step
+    def on_step_begin(self, training: Training | None, given: Given, named: Named) -> None:
+        if (training := training or self._joined(given[0], given[1])) is not None:
+            training.begin_step(given[0])
 
-    @_guarded_event
-    def on_pre_optimizer_step(self, given: Given, named: Mapping[str, Any]) -> None:
-        if (loop := self._session.loop(given[1])) is not None:
+    @_event_of_step
+    def on_pre_optimizer_step(self, training: Training | None, given: Given, named: Named) -> None:
+        if training is not None and (loop := training.loop) is not None:
             loop.gradients_ready(named.get("optimizer"))
 
-    @_guarded_event
-    def on_optimizer_step(self, given: Given, named: Mapping[str, Any]) -> None:
-        if (loop := self._session.loop(given[1])) is not None:
+    @_event_of_step
+    def on_optimizer_step(self, training: Training | None, given: Given, named: Named) -> None:
+        if training is not None and (loop := training.loop) is not None:
             loop.optimized()
 
-    @_guarded_event
-    def on_step_end(self, given: Given, named: Mapping[str, Any]) -> None:
-        if (training := self._session.training(given[1])) is not None:
+    @_event_of_step
+    def on_step_end(self, training: Training | None, given: Given, named: Named) -> None:
+        if training is not None:
             training.end_step()
 
     @guarded
@@ -155,9 +162,9 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         if (loop := self._session.loop(state)) is not None:
             loop.epoch_ended()
 
-    @_guarded_event
-    def on_log(self, given: Given, named: Mapping[str, Any]) -> None:
-        if (loop := self._session.loop(given[1])) is not None:
+    @_event_of_step
+    def on_log(self, training: Training | None, given: Given, named: Named) -> None:
+        if training is not None and (loop := training.loop) is not None:
             loop.logged(named.get("logs") or next(iter(given[3:]), {}))
 
     @guarded

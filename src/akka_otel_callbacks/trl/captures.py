@@ -18,10 +18,29 @@ from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.new_values import Mark, new_values
 
 
-@dataclass(slots=True)
-class Clock:
-    """`time.perf_counter` at the events of one step. None for an event that did not come."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is the same for every step of a training."""
 
+    devices: int
+    efficiency: Efficiency | None
+    rows: LogRows
+    alone: bool
+    """Whether this process is the only one, so that what it trains on is all."""
+
+
+@dataclass(slots=True)
+class StepCapture:
+    """What every kind of step leaves behind. The training thread fills it in while the step goes on. From the step's
+    end on it belongs to the translator's thread.
+
+    It has the `time.perf_counter` of each event, None for one that did not come. The lists are handed in, because a
+    `default_factory` takes the training thread as long as all the rest.
+    """
+
+    job: Job
+    losses: list[Any]
+    """The micro-batches' losses, already scaled so that their sum is the update's loss."""
     begin: float | None = None
     interrupted: float | None = None
     """The end of an epoch, where it came within the step's accumulation."""
@@ -30,10 +49,22 @@ class Clock:
     end: float | None = None
     earlier_s: float = 0.0
     """Of the micro-batches before `begin`, where an epoch ended within the step's accumulation."""
+    number: int = 0
+    epoch: float | None = None
+    grad_norm: Any = None
+    learning_rate: Any = None
+    memory: StepMemory | None = None
+    marks: Sequence[Mark] = ()
+    """Of TRL's buffers, from the end of the step before to that of this one."""
 
-    def going_on(self, now: float) -> Clock:
-        """The clock of a step that goes on in the next epoch. What comes between is no part of it."""
-        return Clock(begin=now, earlier_s=self.earlier_s + (_between(self.begin, self.interrupted) or 0.0))
+    def deliver(self, recorder: Recorder) -> None:
+        """Makes a step of it, on the translator's thread."""
+        raise NotImplementedError
+
+    def go_on(self, now: float) -> None:
+        """The step goes on in the next epoch. What came between is no part of it."""
+        self.earlier_s += _between(self.begin, self.interrupted) or 0.0
+        self.begin, self.interrupted = now, None
 
     def duration_s(self) -> float | None:
         return self._since_begin(self.end)
@@ -48,34 +79,6 @@ class Clock:
         seconds = _between(self.begin, end)
         return None if seconds is None else seconds + self.earlier_s
 
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is the same for every step of a training."""
-
-    devices: int
-    efficiency: Efficiency | None
-    rows: LogRows
-    alone: bool
-    """Whether this process is the only one, so that what it trains on is all."""
-
-
-@dataclass(slots=True)
-class StepCapture:
-    """What every kind of step leaves behind."""
-
-    job: Job
-    number: int
-    epoch: float | None
-    clock: Clock
-    marks: Sequence[Mark]
-    """Of TRL's buffers, from the end of the step before to that of this one."""
-    grad_norm: Any
-    learning_rate: Any
-    memory: StepMemory | None
-    losses: Sequence[Any]
-    """The micro-batches' losses, already scaled so that their sum is the update's loss."""
-
     def values(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
         """What the step itself said, by TRL's log key; of TRL's buffers those keys only."""
         values: dict[str, Any] = new_values(self.marks, keys)
@@ -85,7 +88,7 @@ class StepCapture:
     def complete(self, step: StepT) -> StepT:
         """Sets what is the same for every kind of step."""
         step.number, step.epoch = self.number, self.epoch
-        step.duration_s = self.clock.duration_s()
+        step.duration_s = self.duration_s()
         step.loss = self._loss()
         set_memory(step, self.memory)
         return step

@@ -13,17 +13,13 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Positions:
     """Token positions that an update ran over in this process, padding included: every one meets the layers, those
     whose logits the loss needs meet the output head, too."""
 
     tokens: int = 0
     scored: int = 0
-
-    def add(self, tokens: int, scored: int) -> None:
-        self.tokens += tokens
-        self.scored += scored
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.memory.account import StepMemory
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.telemetry import Capture
 from akka_otel_callbacks.common.vocabulary import names
@@ -17,10 +16,10 @@ from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
-from akka_otel_callbacks.trl.captures import Clock, Job
+from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Efficiency
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.new_values import Mark, mark
+from akka_otel_callbacks.trl.new_values import mark
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ class Emit(Protocol):
     def __call__(self, capture: Capture, *, step: bool = False) -> None: ...
 
 
+CaptureT = TypeVar("CaptureT", bound=StepCapture)
 SAVE, EVAL = names.SftStepPhase.SAVE_CHECKPOINT, names.SftStepPhase.EVAL
 """Phases of either loop, under one name."""
 
@@ -54,12 +54,9 @@ class Restart:
         recorder.begin_again()
 
 
-Common = tuple[Job, int, "float | None", Clock, "list[Mark]", Any, Any, "StepMemory | None", "list[Any]"]
-"""The fields of a `StepCapture`, in their order."""
-
-
-class Loop:
-    """One training of one trainer. Subclasses know the figures of their kind of loop.
+class Loop(Generic[CaptureT]):
+    """One training of one trainer. Subclasses know the figures of their kind of loop, and end their `__init__` with a
+    first `step`.
 
     Values that a device holds are kept as references and read later, on the translator's thread: reading them here
     would make the training wait for the device.
@@ -68,6 +65,8 @@ class Loop:
     step_type: type[Step]
     gives: ClassVar[Mapping[str, tuple[Metric, ...]]]
     """By hook, what comes from there."""
+    step: CaptureT
+    """The one that is under way, or the latest."""
 
     def __init__(
         self,
@@ -83,12 +82,8 @@ class Loop:
         self._listener = listener
         self._emit = emit
         self._marks = [mark(_training_buffers(trainer) or {})]
-        self._clock = Clock()
         self._in_step = False
         self._number = state.global_step
-        self._grad_norm: Any = None
-        self._learning_rate: Any = None
-        self._losses: list[Any] = []
         self._counts_epochs = has_length(getattr(trainer, "train_dataset", None))
         self.missing: list[str] = []
         """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
@@ -100,11 +95,6 @@ class Loop:
         )
         self._job = Job(device_count(trainer, args), efficiency, self._rows, args.world_size <= 1)
 
-    @property
-    def clock(self) -> Clock:
-        """Of the step that is under way, or the latest."""
-        return self._clock
-
     # The events of a step, in their order.
 
     def begin_step(self) -> None:
@@ -112,27 +102,35 @@ class Loop:
         figures of the micro-batches that it is from."""
         self._memory_begins()
         if self._in_step:
-            self._clock = self._clock.going_on(time.perf_counter())
+            self.step.go_on(perf_counter())
         else:
-            self._start_anew()
-            self._clock, self._in_step = Clock(begin=time.perf_counter()), True
+            self.step, self._in_step = self._begun(perf_counter()), True
 
     def epoch_ended(self) -> None:
         """Right after a micro-batch: where the step goes on in the next epoch, what comes between is no part of it."""
-        self._clock.interrupted = time.perf_counter()
+        self.step.interrupted = perf_counter()
 
     def gradients_ready(self, optimizer: Any) -> None:
-        self._clock.gradients = time.perf_counter()
+        self.step.gradients = perf_counter()
         self._memory_of_gradients()
-        self._learning_rate = copied(optimizer.param_groups[0]["lr"]) if optimizer is not None else None
+        if optimizer is not None:
+            self.step.learning_rate = copied(optimizer.param_groups[0]["lr"])
 
     def optimized(self) -> None:
-        self._clock.optimized = time.perf_counter()
+        self.step.optimized = perf_counter()
 
     def end_step(self, state: TrainerState) -> None:
-        self._clock.end, self._in_step = time.perf_counter(), False
-        self._number = state.global_step
-        self._emit(self._captured(state), step=True)
+        if not self._in_step:  # its begin failed, and `step` is the one before
+            return
+        step = self.step
+        step.end, self._in_step = perf_counter(), False
+        step.number = self._number = state.global_step
+        step.epoch = state.epoch if self._counts_epochs else None
+        self._mark()
+        step.marks, self._marks = self._marks, self._marks[-1:]
+        step.memory = self._memory_ends()
+        self._ended(state)
+        self._emit(step, step=True)
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""
@@ -150,11 +148,6 @@ class Loop:
         """Whether the latest step may lack something that a row has."""
         return True
 
-    def _start_anew(self) -> None:
-        """Forgets the step before."""
-        self._grad_norm = self._learning_rate = None
-        self._losses = []
-
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
         """The sources that the trainer has and has not used so far, and what comes from there: hosts inherit TRL's
         methods and go another way. In the first step each of them is used, so that it is asked after it."""
@@ -164,17 +157,13 @@ class Loop:
         """Whether the trainer's buffers have something under a key."""
         return bool((_training_buffers(self._trainer_ref()) or {}).get(key))
 
-    def _captured(self, state: TrainerState) -> Capture:
-        """What this step left behind."""
+    def _begun(self, now: float | None) -> CaptureT:
+        """A step that begins now. None for what comes before the first one."""
         raise NotImplementedError
 
-    def _common(self, state: TrainerState) -> Common:
-        self._mark()
-        marks, self._marks = self._marks, self._marks[-1:]
-        epoch = state.epoch if self._counts_epochs else None
-        memory, losses = self._memory_ends(), self._losses
-        clock, norm, rate = self._clock, self._grad_norm, self._learning_rate
-        return self._job, state.global_step, epoch, clock, marks, norm, rate, memory, losses
+    def _ended(self, state: TrainerState) -> None:
+        """Fills in what is known at the step's end."""
+        raise NotImplementedError
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
         """Log keys to figures."""
@@ -196,7 +185,7 @@ class Loop:
         account = self._memory
         self._memory_begins = guarded(account.begin_step) if account.has_parts else _nothing
         self._memory_of_gradients = guarded(account.before_optimizer_step) if account.has_parts else _nothing
-        self._memory_ends = guarded(account.end_step)
+        self._memory_ends = guarded(account.end_step) if account.has_devices else _nothing
         models = [getattr(trainer, name, None) for name in ("model", "ref_model")]
         guarded(account.watch)([model for model in models if model is not None], getattr(trainer, "optimizer", None))
 
@@ -204,11 +193,12 @@ class Loop:
         self._has_buffers = _training_buffers(trainer) is not None
         if not self._has_buffers:
             self.missing.append("_metrics")
-        self._wrap(trainer, "training_step", self._stepped)
-        self._listener.after(*self._grad_norm_source(trainer), self._normed)
+        self._wrap(trainer, "training_step", self._stepped, often=True)
+        self._listener.after(*self._grad_norm_source(trainer), self._normed, often=True)
 
-    def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, before: Callable[[], None] | None = None) -> bool:
-        if self._listener.after(trainer, name, hook, before):
+    def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, **options: Any) -> bool:
+        """Hears a method. The options are those of `Listener.after`."""
+        if self._listener.after(trainer, name, hook, **options):
             return True
         self.missing.append(name)
         return False
@@ -221,11 +211,12 @@ class Loop:
         return getattr(trainer, "accelerator", None), "clip_grad_norm_"
 
     def _normed(self, norm: Any, args: Arguments, seconds: float) -> None:
-        self._grad_norm = norm  # sharded, it counts as none: only a collective could read it, as the trainer's log does
+        # Sharded, it counts as none: only a collective could read it, as the trainer's log does.
+        self.step.grad_norm = norm
 
     def _stepped(self, loss: Any, args: Arguments, seconds: float) -> None:
         """One micro-batch of the update."""
-        self._losses.append(copied(loss))
+        self.step.losses.append(copied(loss))
 
 
 def _nothing() -> None: ...

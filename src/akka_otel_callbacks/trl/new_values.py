@@ -7,32 +7,24 @@ training. A log of an evaluation leaves them, and leftovers of an earlier traini
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 NewValues = dict[str, list[Any]]
 
 
-@dataclass(slots=True)
-class Mark:
-    """How far the buffers are filled at one moment. It is all that the training thread takes: nothing but the ends of
-    the lists changes, so that what lies between two marks can be read later."""
-
-    lists: Mapping[str, Any]
-    lengths: Sequence[int]
-    """In the same order."""
-
-    def ends(self) -> dict[str, int]:
-        return dict(zip(self.lists, self.lengths, strict=True))
+Mark = tuple[Mapping[str, Any], Sequence[int]]
+"""How far the buffers are filled at one moment: the lists, and their lengths in the same order. It is all that the
+training thread takes: nothing but the ends of the lists changes, so that what lies between two marks can be read later.
+"""
 
 
 def mark(buffers: Mapping[str, Any]) -> Mark:
     lists = dict(buffers)
     try:
-        return Mark(lists, [*map(len, lists.values())])  # a third of what it takes to look at each of them first
+        return lists, [*map(len, lists.values())]  # a third of what it takes to look at each of them first
     except TypeError:  # not all of them have a length
-        return Mark(lists, [len(values) if values.__class__ is list else 0 for values in lists.values()])
+        return lists, [len(values) if values.__class__ is list else 0 for values in lists.values()]
 
 
 def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewValues:
@@ -43,13 +35,13 @@ def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewV
         keys: which are read. None reads all of them.
     """
     found: NewValues = {}
-    for before, after in pairwise(marks):
-        starts, ends = before.ends(), after.ends()
+    for (old, old_lengths), (lists, lengths) in pairwise(marks):
+        starts, ends = dict(zip(old, old_lengths, strict=True)), dict(zip(lists, lengths, strict=True))
         for key in ends if keys is None else ends.keys() & keys:
-            values, end = after.lists[key], ends[key]
+            values, end = lists[key], ends[key]
             if values.__class__ is not list:
                 continue
-            start = starts[key] if before.lists.get(key) is values else 0
+            start = starts[key] if old.get(key) is values else 0
             if start > end:
                 start = 0
             if start < end <= len(values):  # a list that was emptied since says nothing

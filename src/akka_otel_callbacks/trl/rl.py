@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from akka_otel_callbacks.common.graders.figures import no_failures, set_graders
 from akka_otel_callbacks.common.numbers import are_finite
@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl.attach import Arguments, argument
-from akka_otel_callbacks.trl.captures import StepCapture
+from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, TranslatedStep, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
@@ -34,24 +34,7 @@ PROMPTS_ARGUMENT = 2, "prompts"
 COMPLETION_IDS_ARGUMENT = 4, "completion_ids_list"
 
 
-@dataclass(slots=True)
-class Generated:
-    """What the generations of one step left: times, own tokens of each completion, scores as TRL's tensors."""
-
-    timed: bool = True
-    """Whether generation can be told from the update: TRL before 0.24 has no method for it."""
-    generation_s: float | None = None
-    reward_s: float | None = None
-    lengths: list[int] = field(default_factory=list)
-    scores: list[tuple[Any, Any]] = field(default_factory=list)
-    """Per scoring: a tensor [rollouts, terms] of unweighted scores with NaN for none, and the weights [terms] of that
-    moment."""
-    graded: list[Batch] = field(default_factory=list)
-    """Per scoring, what it took."""
-
-
-@dataclass(slots=True)
-class Trained:
+class Trained(NamedTuple):
     """What one micro-batch of an update was made of. The masks are counted later, where nothing waits for it."""
 
     prompt_positions: int
@@ -80,43 +63,63 @@ class Setting:
     group: int | None
 
 
-@dataclass(slots=True)
 class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
+    __slots__ = "batches", "generation_s", "graded", "lengths", "reward_s", "scores", "setting", "timed", "tokens"
+
     setting: Setting
-    generated: Generated
-    updated: Sequence[Trained]
+    lengths: list[int]
+    """Own tokens of each completion."""
+    scores: list[tuple[Any, Any]]
+    """Per scoring: a tensor [rollouts, terms] of unweighted scores with NaN for none, and the weights [terms] of that
+    moment."""
+    graded: list[Batch]
+    """Per scoring, what it took."""
+    batches: list[tuple[int, int, Any, Any, float]]
+    """The fields of a `Trained` each: a plain tuple takes the training thread a tenth of the time."""
+    generation_s: float | None
+    reward_s: float | None
+    timed: bool
+    """Whether generation can be told from the update: TRL before 0.24 has no method for it."""
     tokens: int
+
+    def __init__(self, job: Job, setting: Setting, begin: float | None = None) -> None:
+        """Without keywords, because a dozen of them take the training thread as long as all the rest."""
+        super().__init__(job, [], begin)
+        self.setting = setting
+        self.lengths, self.scores, self.graded, self.batches = [], [], [], []
+        self.generation_s = self.reward_s = None
+        self.timed, self.tokens = True, 0
 
     @property
     def values_held(self) -> int:
         """A number of Python's takes about the memory of four positions of a mask."""
         held = 0
-        for batch in self.updated:
-            held += batch.completion_positions
+        for _, completion_positions, *_ in self.batches:
+            held += completion_positions
         held //= 4
-        for graded in self.generated.graded:
+        for graded in self.graded:
             held += values_held(graded)
-        return len(self.generated.lengths) * (1 + len(self.setting.terms)) + held
+        return len(self.lengths) * (1 + len(self.setting.terms)) + held
 
     def deliver(self, recorder: Recorder) -> None:
-        given = self._scores()
+        given, updated = self._scores(), [*map(Trained._make, self.batches)]
         values = self.values(UPDATE_KEYS if given else None)
-        step = self.complete(update_step(values, self._counts()))
+        step = self.complete(update_step(values, self._counts(updated)))
         losses = values.get("policy_loss")
-        if isinstance(losses, list) and len(losses) == len(self.updated):
-            step.policy_loss = sum(map(self._share_of_loss, losses, self.updated))
-        step.timing_s = phases(step.duration_s, self.generated)
-        self.set_mfu(step, self._positions(), step.timing_s[Phase.UPDATE_ACTOR])
+        if isinstance(losses, list) and len(losses) == len(updated):
+            step.policy_loss = sum(map(self._share_of_loss, losses, updated))
+        step.timing_s = phases(step.duration_s if self.timed else None, self.generation_s, self.reward_s)
+        self.set_mfu(step, positions(updated), step.timing_s[Phase.UPDATE_ACTOR])
         if given:
             # By column: a list for each of thousands of rows would have Python's garbage collector run.
             scorings = [(_list(scores.T), _list(weights)) for scores, weights in given]
             set_rewards(step, scored(scorings, self.setting.terms, self.setting.group))
         else:
             set_logged_rewards(step, values, self.setting.weights)
-        set_graders(step, [call for batch in self.generated.graded for call in calls_of(batch)])
-        step.rollout_completion_length = self.generated.lengths
+        set_graders(step, [call for batch in self.graded for call in calls_of(batch)])
+        step.rollout_completion_length = self.lengths
         self.set_tokens(step, self.tokens)  # a step that trains on rollouts of an earlier one generates none
         self.record(step, recorder)
 
@@ -125,30 +128,22 @@ class RLCapture(StepCapture):
         terms = len(self.setting.terms)
         return [
             (scores, weights)
-            for scores, weights in self.generated.scores
+            for scores, weights in self.scores
             if getattr(scores, "ndim", 0) == 2 and scores.size(1) == terms
         ]
 
     def _share_of_loss(self, loss: float, batch: Trained) -> float:
         return loss if self.setting.losses_add_up else loss / batch.accumulated
 
-    def _positions(self) -> Positions:
-        """Of these the logits are needed for the completions."""
-        scored = sum(batch.completion_positions for batch in self.updated)
-        return Positions(sum(batch.prompt_positions for batch in self.updated) + scored, scored)
-
-    def _counts(self) -> dict[str, Sequence[float] | None]:
-        tokens = self._tokens() if self.job.alone else None
+    def _counts(self, updated: Sequence[Trained]) -> dict[str, Sequence[float] | None]:
+        """What its figures are weighted with. Of one micro-batch nothing needs to be."""
+        tokens = counted([batch.tokens() for batch in updated]) if self.job.alone and len(updated) > 1 else None
         if not self.setting.by_sequence:
             return {TOKENS: tokens, RATIOS: tokens}
-        return {TOKENS: tokens, RATIOS: [len(batch.mask) for batch in self.updated]}
-
-    def _tokens(self) -> list[float] | None:
-        """That the loss counts, by micro-batch. Where there is one, nothing needs to be weighted."""
-        return counted([batch.tokens() for batch in self.updated]) if len(self.updated) > 1 else None
+        return {TOKENS: tokens, RATIOS: [len(batch.mask) for batch in updated]}
 
 
-class RLLoop(Loop):
+class RLLoop(Loop[RLCapture]):
     step_type = RLStep
     gives: ClassVar = {
         "_generate": (names.RL_ROLLOUT_COMPLETION_LENGTH, names.RL_STEP_TIMING),
@@ -160,8 +155,6 @@ class RLLoop(Loop):
 
     def __init__(self, trainer: Trainer | None, args: TrainingArguments, state: TrainerState, **options: Any) -> None:
         super().__init__(trainer, args, state, **options)
-        self._generated = Generated()
-        self._updated: list[Trained] = []
         self._tokens_seen = self._tokens_at_begin = state.num_input_tokens_seen
         self._terms = distinct(getattr(trainer, "reward_func_names", None) or [])
         weights = getattr(args, "reward_weights", None) or [1.0] * len(self._terms)
@@ -178,16 +171,11 @@ class RLLoop(Loop):
             self._emit(TranslatedStep(RLStep(grader_failures=no_failures(term))))
         if not tap_regions():
             self.missing.append(REGION)
-        self._wrap(trainer, "_calculate_rewards", self._rewarded, self._scorings.begin)
-        self._wrap(trainer, "compute_loss", self._trained)
-        self._own_lengths = self._wrap(
-            trainer, "_generate", self._completed, self._memory.begin_generation if self._memory.has_parts else None
-        )
-
-    def _start_anew(self) -> None:
-        super()._start_anew()
-        # The lists are handed in because a `default_factory` takes the training thread as long as all the rest.
-        self._generated, self._updated = Generated(self._own_lengths, None, None, [], [], []), []
+        self._wrap(trainer, "_calculate_rewards", self._rewarded, before=self._scorings.begin)
+        self._wrap(trainer, "compute_loss", self._trained, often=True)
+        begin_generation = self._memory.begin_generation if self._memory.has_parts else None
+        self._has_own_lengths = self._wrap(trainer, "_generate", self._completed, before=begin_generation)
+        self.step = self._begun(None)
 
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
         found = super().unused(state)
@@ -200,10 +188,13 @@ class RLLoop(Loop):
             found[REGION] = (names.RL_GRADER_DURATION,)
         return found
 
-    def _captured(self, state: TrainerState) -> RLCapture:
-        self._generated.timed = self._own_lengths and "_generate" not in self._listener.uncalled
-        tokens, self._tokens_seen = state.num_input_tokens_seen - self._tokens_seen, state.num_input_tokens_seen
-        return RLCapture(*self._common(state), self._setting, self._generated, self._updated, tokens)
+    def _begun(self, now: float | None) -> RLCapture:
+        return RLCapture(self._job, self._setting, now)
+
+    def _ended(self, state: TrainerState) -> None:
+        seen = state.num_input_tokens_seen
+        self.step.tokens, self._tokens_seen = seen - self._tokens_seen, seen
+        self.step.timed = self._has_own_lengths and "_generate" not in self._listener.uncalled
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._setting.weights)
@@ -213,42 +204,47 @@ class RLLoop(Loop):
 
     def _row_can_add(self) -> bool:
         """Of transformers' own keys a step of this kind has the loss, the norm and the rate."""
-        has_loss = self._job.alone and bool(self._losses)
-        return self._rows.everything or not (has_loss and is_scalar(self._grad_norm) and is_scalar(self._learning_rate))
+        step = self.step
+        has_loss = self._job.alone and bool(step.losses)
+        return self._rows.everything or not (has_loss and is_scalar(step.grad_norm) and is_scalar(step.learning_rate))
 
     def _completed(self, result: Any, args: Arguments, seconds: float) -> None:
-        self._memory.end_generation()
+        if self._memory.has_parts:
+            self._memory.end_generation()
         if self.in_training():
-            self._generated.generation_s = (self._generated.generation_s or 0.0) + seconds
-            self._generated.lengths += own_lengths(result)
+            step = self.step
+            step.generation_s = (step.generation_s or 0.0) + seconds
+            step.lengths += own_lengths(result)
 
     def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
         """One micro-batch of the update: `compute_loss(self, model, inputs)`."""
         trainer = self._trainer_ref()
         if trainer is None or not trainer.model.training:
             return
+        positional, named = args
         try:
-            inputs: Any = argument(args, 2, "inputs")
-            prompts, mask = inputs["prompt_ids"], inputs["completion_mask"]
+            inputs: Any = positional[2] if len(positional) > 2 else named["inputs"]
+            prompts, mask, own = inputs["prompt_ids"], inputs["completion_mask"], inputs.get("tool_mask")
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
-        accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)
-        self._updated.append(Trained(prompts.numel(), mask.numel(), mask, inputs.get("tool_mask"), accumulated))
+        accumulated = trainer.current_gradient_accumulation_steps
+        self.step.batches.append((prompts.numel(), mask.numel(), mask, own, accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
         if not self.in_training():
             return
-        self._generated.graded.append(graded)
-        self._generated.reward_s = (self._generated.reward_s or 0.0) + seconds
+        step = self.step
+        step.graded.append(graded)
+        step.reward_s = (step.reward_s or 0.0) + seconds
         weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
             weights = [1.0] * len(self._terms)
         elif weights.is_cpu:
             weights = weights.tolist()
-        self._generated.scores.append((result, weights))
-        if not self._own_lengths:  # before TRL 0.24
-            self._generated.lengths += map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())
+        step.scores.append((result, weights))
+        if not self._has_own_lengths:  # before TRL 0.24
+            step.lengths += map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())
 
 
 def _list(value: Any) -> Any:
@@ -278,12 +274,20 @@ def _is_mask(mask: Any, completions: Sequence[Any]) -> bool:
     )
 
 
-def phases(duration_s: float | None, generated: Generated) -> dict[str, float | None]:
-    """Generation, scoring, and the update: the step less the two. What did not happen in this step has no time."""
-    update_s = None
-    if duration_s is not None and generated.timed:
-        update_s = duration_s - (generated.generation_s or 0.0) - (generated.reward_s or 0.0)
-    return {Phase.GEN: generated.generation_s, Phase.REWARD: generated.reward_s, Phase.UPDATE_ACTOR: update_s}
+def phases(duration_s: float | None, generation_s: float | None, reward_s: float | None) -> dict[str, float | None]:
+    """Generation, scoring, and the update: the step less the two. What did not happen in this step has no time.
+
+    Args:
+        duration_s: the step's. None where that, or the generation in it, is not known.
+    """
+    update_s = None if duration_s is None else duration_s - (generation_s or 0.0) - (reward_s or 0.0)
+    return {Phase.GEN: generation_s, Phase.REWARD: reward_s, Phase.UPDATE_ACTOR: update_s}
+
+
+def positions(updated: Iterable[Trained]) -> Positions:
+    """Of these the logits are needed for the completions."""
+    scored = sum(batch.completion_positions for batch in updated)
+    return Positions(sum(batch.prompt_positions for batch in updated) + scored, scored)
 
 
 def scored(

@@ -52,6 +52,8 @@ class Session:
         self.options = options
         self._begin_run()
         self._trainings: list[Training] = []
+        self.latest: Training | None = None
+        """The one that the latest event belonged to, while it lasts: mostly that of the next event, too."""
         self._named: Callable[[], Trainer | None] = lambda: None
         self._counted: tuple[Callable[[], object], Efficiency | None] | None = None
         self._said: set[str] = set()
@@ -89,6 +91,7 @@ class Session:
         """The training that an event's state belongs to."""
         for training in self._trainings:
             if training.state is state:
+                self.latest = training
                 return training
         run = running(state)  # somebody may have put a copy in the place of the trainer's state
         replaced = next((training for training in self._trainings if run is not None and training.run is run), None)
@@ -96,7 +99,7 @@ class Session:
             replaced.state = state
         return replaced
 
-    def loop(self, state: TrainerState) -> Loop | None:
+    def loop(self, state: TrainerState) -> Loop[Any] | None:
         """Of the same training."""
         training = self.training(state)
         return None if training is None else training.loop
@@ -120,6 +123,7 @@ class Session:
     def end(self, training: Training, error: BaseException | None = None) -> None:
         if training in self._trainings:
             self._trainings.remove(training)
+            self.latest = None
             training.end(error)
 
     def close(self) -> None:

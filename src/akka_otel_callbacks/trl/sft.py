@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,25 +28,25 @@ Phase = names.SftStepPhase
 class SFTCapture(StepCapture):
     """One update as the training thread saw it."""
 
-    input_s: float | None
-    batches: list[MicroBatch]
-    positions: Positions
-    packed: bool
-    tokens: float
+    packed: bool = False
+    input_s: float | None = None
+    batches: Sequence[MicroBatch] = ()
+    tokens: float = 0.0
 
     def deliver(self, recorder: Recorder) -> None:
         labels = counted([batch.labels for batch in self.batches]) if self.job.alone else None
         step = self.complete(sft_step(self.values(), labels))
         step.timing_s = {
             Phase.INPUT: self.input_s,
-            Phase.FORWARD_BACKWARD: self.clock.forward_backward_s(),
-            Phase.OPTIMIZER: self.clock.optimizer_s(),
+            Phase.FORWARD_BACKWARD: self.forward_backward_s(),
+            Phase.OPTIMIZER: self.optimizer_s(),
             Phase.STEP: step.duration_s,
         }
         if not self.packed:
             step.padding = padding(self.batches)
         self.set_tokens(step, self._tokens())
-        self.set_mfu(step, self.positions, step.duration_s)
+        positions = sum(batch.positions for batch in self.batches)
+        self.set_mfu(step, Positions(positions, positions), step.duration_s)
         self.record(step, recorder)
 
     def _tokens(self) -> float:
@@ -57,7 +57,7 @@ class SFTCapture(StepCapture):
         return (unpadded(self.batches) or 0.0) if self.job.alone else 0.0
 
 
-class SFTLoop(Loop):
+class SFTLoop(Loop[SFTCapture]):
     step_type = SFTStep
     gives: ClassVar = {
         "get_batch_samples": (names.SFT_STEP_PADDING, names.SFT_STEP_TIMING, names.SFT_STEP_MFU),
@@ -73,30 +73,27 @@ class SFTLoop(Loop):
         self._tokens_seen = float(getattr(trainer, "_total_train_tokens", 0) or 0)
         self._fetches_skipped_batches = state.global_step > 0
         self._packed = bool(getattr(args, "packing", False))
-        self._positions = Positions()
         self._wrap(trainer, "get_batch_samples", self._fetched)
         self._sees_training = "training_step" not in self.missing
         if trainer is not None and (rows := row_capture(trainer, args)) is not None:
             self._emit(rows)
+        self.step = self._begun(None)
 
-    def _captured(self, state: TrainerState) -> SFTCapture:
-        capture = SFTCapture(
-            *self._common(state),
-            self._input_s,
-            self._batches,
-            self._positions,
-            self._packed,
-            self._new_tokens(),
-        )
-        self._input_s, self._batches, self._positions = None, [], Positions()
-        return capture
+    def _begun(self, now: float | None) -> SFTCapture:
+        return SFTCapture(self._job, [], now, packed=self._packed)
+
+    def _ended(self, state: TrainerState) -> None:
+        self.step.tokens = self._new_tokens()
+        self.step.input_s, self._input_s = self._input_s, None  # the batches are fetched before the step begins
+        self.step.batches, self._batches = self._batches, []
 
     def _translated(self, values: Mapping[str, Any]) -> SFTStep:
         return sft_step(values)
 
     def _new_tokens(self) -> float:
         """TRL's running total, gathered over all processes, less what it was at the step before."""
-        totals = self._marks[-1].lists.get("num_tokens")
+        lists, _ = self._marks[-1]
+        totals = lists.get("num_tokens")
         counted = number(totals[-1]) if isinstance(totals, list) and totals else None
         if counted is None:
             return 0.0
@@ -120,6 +117,4 @@ class SFTLoop(Loop):
     def _take_batch(self) -> None:
         """Counts the next of the fetched batches as trained on. A callback that ends an epoch within an accumulation
         leaves some that never are."""
-        batch = self._fetched_batches.pop(0)
-        self._batches.append(batch)
-        self._positions.add(batch.positions, batch.positions)
+        self._batches.append(self._fetched_batches.pop(0))

@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.tracing.steps import StepSpans
 from akka_otel_callbacks.common.vocabulary.names import RlStepPhase, SftStepPhase
 from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step
 from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
-from akka_otel_callbacks.trl.captures import Clock
+from akka_otel_callbacks.trl.captures import StepCapture
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -44,17 +44,17 @@ class Spans:
         """One that also notes how long the phases' methods take."""
         return _Noting(hears, self) if self._telemetry.detail >= Detail.PHASE else Listener(hears)
 
-    def begin_step(self, clock: Clock) -> None:
+    def begin_step(self, step: StepCapture) -> None:
         """A step that goes on behind the end of an epoch began before it."""
         if self._begun is None:
-            self._begun = clock.begin
+            self._begun = step.begin
 
-    def end_step(self, clock: Clock, number: int) -> None:
-        if self._begun is None or clock.end is None:
+    def end_step(self, step: StepCapture, number: int) -> None:
+        if self._begun is None or step.end is None:
             return
         if self._telemetry.detail >= Detail.PHASE:
-            self._note_clock(clock)
-        self._emit(Interval("", self._begun, clock.end), number)
+            self._note_phases(step)
+        self._emit(Interval("", self._begun, step.end), number)
 
     def cut(self, error: BaseException | None) -> None:
         """The training is over, perhaps in the middle of a step."""
@@ -72,14 +72,14 @@ class Spans:
         trainer = self._trainer()
         return self._begun is not None and trainer is not None and bool(trainer.model.training)
 
-    def _note_clock(self, clock: Clock) -> None:
+    def _note_phases(self, step: StepCapture) -> None:
         """Of a supervised update. Where an epoch's end interrupted it, its forward and backward passes are no span."""
-        if self._step_type is not SFTStep or clock.gradients is None:
+        if self._step_type is not SFTStep or step.gradients is None:
             return
-        if clock.begin is not None and clock.begin == self._begun:
-            self._phases.append(Interval(SftStepPhase.FORWARD_BACKWARD, clock.begin, clock.gradients))
-        if clock.optimized is not None:
-            self._phases.append(Interval(SftStepPhase.OPTIMIZER, clock.gradients, clock.optimized))
+        if step.begin is not None and step.begin == self._begun:
+            self._phases.append(Interval(SftStepPhase.FORWARD_BACKWARD, step.begin, step.gradients))
+        if step.optimized is not None:
+            self._phases.append(Interval(SftStepPhase.OPTIMIZER, step.gradients, step.optimized))
 
     def _emit(self, step: Interval, number: int | None) -> None:
         phases, self._phases, self._begun = self._phases, [], None
@@ -98,7 +98,12 @@ class _Noting(Listener):
         hook: Hook,
         before: Callable[[], None] | None = None,
         failed: Callable[[BaseException, float], None] | None = None,
+        *,
+        often: bool = False,
     ) -> bool:
+        if often:
+            return super().after(owner, name, hook, before, failed, often=True)
+
         def noted(result: Any, arguments: Arguments, seconds: float) -> None:
             self._spans.note(name, seconds)
             hook(result, arguments, seconds)

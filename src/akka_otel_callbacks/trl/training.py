@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from akka_otel_callbacks.trl.session import Session
 
-LOOPS: Mapping[str | None, type[Loop]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoop}
+LOOPS: Mapping[str | None, type[Loop[Any]]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoop}
 SAVED = "akka_otel"
 """Under which name the attempt is among a trainer state's callbacks. No class has it: transformers would replace a
 callback by what a checkpoint holds under its name."""
@@ -66,7 +66,7 @@ class Training:
         self.run: Running | None = running(state)
         self.trainer = weakref.ref(trainer) if trainer is not None else lambda: None
         self.telemetry: Telemetry | None = None
-        self.loop: Loop | None = None
+        self.loop: Loop[Any] | None = None
         self._session, self._hears = session, hears
         self._kind = kind_of(trainer)
         self._companion: Companion | None = None
@@ -110,7 +110,7 @@ class Training:
         if self.loop is not None:
             self.loop.begin_step()
             if self._spans is not None:
-                self._spans.begin_step(self.loop.clock)
+                self._spans.begin_step(self.loop.step)
 
     def end_step(self) -> None:
         """Of a step whose begin was seen: a callback that joins within a step has only the end of it."""
@@ -120,7 +120,7 @@ class Training:
         if self.loop is not None:
             self.loop.end_step(self.state)
             if self._spans is not None:
-                self._spans.end_step(self.loop.clock, self._step)
+                self._spans.end_step(self.loop.step, self._step)
             self._steps += 1
             if self._steps == LOOKS_USED:
                 self._tell_unused(self.loop)
@@ -212,7 +212,7 @@ class Training:
             self.loop.close()
         self.loop, self._in_step = None, False
 
-    def _tell_unused(self, loop: Loop) -> None:
+    def _tell_unused(self, loop: Loop[Any]) -> None:
         unused = loop.unused(self.state).items()
         if unused:
             named = "; ".join(f"{source} ({', '.join(metric.name for metric in gives)})" for source, gives in unused)

@@ -204,6 +204,7 @@ class MemoryAccount:
     def __init__(self, allocators: Sequence[Allocator], *, parts: bool) -> None:
         self._allocators = tuple(allocators)
         self._max_allocated = self._max_reserved = 0
+        self.has_devices = bool(self._allocators)
         self.has_parts = parts and len(self._allocators) == 1
         self._tensors = TensorCount(self._allocators[0].device) if self.has_parts else None
         self._step: Phase | None = None

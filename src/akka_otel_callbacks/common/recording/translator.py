@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from akka_otel_callbacks.common.clock import unix_ns
@@ -19,7 +18,8 @@ from akka_otel_callbacks.common.vocabulary import names
 
 MOST_CAPTURES, MOST_VALUES = 1024, 1_000_000
 """What may wait, in captures and in values that they hold. In normal running one step waits. Past either, steps are
-dropped and counted, because a training must neither wait nor run out of memory."""
+dropped and counted, because a training must neither wait nor run out of memory. Of the values the first step that has
+to wait is counted, and the steps behind it are taken to be as large: to count each takes longer than to queue it."""
 NAP_S, QUIET_NAPS = 0.1, 2
 """While steps come quickly, the thread looks for new ones after each nap: to be woken by every step costs the training
 more than all else. After some naps without a step it sleeps until the next one wakes it."""
@@ -35,12 +35,9 @@ class Capture(Protocol):
     def deliver(self, recorder: Recorder) -> None: ...
 
 
-@dataclass(slots=True)
-class Waiting:
-    monotonic_ns: int
-    """When it was captured. The training thread leaves it to others to make a date of it, which takes 2 µs."""
-    capture: Capture
-    values: int
+Waiting = tuple[int, Capture]
+"""A capture behind the monotonic nanoseconds of its making. The training thread leaves it to others to make a date of
+them, which takes 2 µs."""
 
 
 class Translator(threading.Thread):
@@ -56,7 +53,8 @@ class Translator(threading.Thread):
         self._recorder = recorder
         self._loops = loops
         self._queue: deque[Waiting] = deque()
-        self._values_added = self._values_taken = 0  # each of them is written by one thread only
+        self._room = 0
+        """How many steps of the size of those that wait may wait, 0 where that is not known."""
         self._bell = threading.Lock()
         self._bell.acquire()
         self._amendments_dropped = 0
@@ -64,18 +62,17 @@ class Translator(threading.Thread):
         self._warned = False
 
     def add(self, capture: Capture, *, step: bool) -> None:
-        """Queues a capture. It is all that the training thread does. What one that waits alone holds is not counted:
-        there is room for it in any case, and in normal running no other one waits."""
-        values = 0
-        if self._queue:
-            values = getattr(capture, "values_held", 0)
-            if self._is_full(values, step=step):
-                if step:
-                    self._recorder.overflow += 1
-                else:
-                    self._amendments_dropped += 1
-                return
-        self._append(capture, values)
+        """Queues a capture. It is all that the training thread does. For one that waits alone there is room in any
+        case."""
+        if not self._queue:
+            self._room = 0
+        elif self._is_full(capture, step=step):
+            if step:
+                self._recorder.overflow += 1
+            else:
+                self._amendments_dropped += 1
+            return
+        self._append(capture)
 
     def waiting(self) -> int:
         """How many captures have not been translated yet."""
@@ -84,7 +81,7 @@ class Translator(threading.Thread):
     def known_until_ns(self, now_ns: int) -> int:
         """Up to when all that was captured is translated."""
         try:
-            return min(unix_ns(self._queue[0].monotonic_ns) - 1, now_ns)
+            return min(unix_ns(self._queue[0][0]) - 1, now_ns)
         except IndexError:
             return now_ns
 
@@ -93,7 +90,7 @@ class Translator(threading.Thread):
         if not self._queue:
             return True
         mark = _Mark()
-        self._append(mark, 0)
+        self._append(mark)
         self._ring()
         return mark.passed.wait(timeout_s)
 
@@ -104,7 +101,7 @@ class Translator(threading.Thread):
 
     def say_what_is_missing(self) -> None:
         """At the end."""
-        left = sum(not isinstance(waiting.capture, _Mark) for waiting in (*self._queue,))
+        left = sum(not isinstance(capture, _Mark) for _, capture in (*self._queue,))
         for count, what in (
             (self._recorder.overflow, "steps came faster than their figures can be computed, and have none"),
             (self._amendments_dropped, "evaluations and the like came faster than that"),
@@ -132,7 +129,7 @@ class Translator(threading.Thread):
         began = time.monotonic()
         while self._queue:
             self._translate(self._queue[0])
-            self._values_taken += self._queue.popleft().values  # it counts as waiting until it is translated
+            self._queue.popleft()  # it counts as waiting until it is translated
             if time.monotonic() - began > TURN_S:
                 time.sleep(PAUSE_S)
                 began = time.monotonic()
@@ -146,16 +143,16 @@ class Translator(threading.Thread):
 
     @guarded
     def _translate(self, waiting: Waiting) -> None:
+        monotonic_ns, capture = waiting
         before = self._recorder.steps
-        self._recorder.reported_ns = unix_ns(waiting.monotonic_ns)
-        waiting.capture.deliver(self._recorder)
+        self._recorder.reported_ns = unix_ns(monotonic_ns)
+        capture.deliver(self._recorder)
         if self._recorder.steps != before:
             for loop in self._loops:
                 loop.step_reported()
 
-    def _append(self, capture: Capture, values: int) -> None:
-        self._values_added += values
-        self._queue.append(Waiting(time.monotonic_ns(), capture, values))
+    def _append(self, capture: Capture) -> None:
+        self._queue.append((time.monotonic_ns(), capture))
         if self._asleep:
             self._ring()
 
@@ -163,12 +160,16 @@ class Translator(threading.Thread):
         with suppress(RuntimeError):  # it was rung already
             self._bell.release()
 
-    def _is_full(self, values: int, *, step: bool) -> bool:
+    def _is_full(self, capture: Capture, *, step: bool) -> bool:
         """Evaluations and the like, which are few and small, have as much room again."""
         if not step:
             return len(self._queue) >= 2 * MOST_CAPTURES
-        held = self._values_added - self._values_taken
-        return len(self._queue) >= MOST_CAPTURES or held + values > MOST_VALUES
+        if not self._room:
+            self._room = min(MOST_CAPTURES, 1 + MOST_VALUES // max(1, getattr(capture, "values_held", 0)))
+        if len(self._queue) < self._room:
+            return False
+        self._room = 0  # counted anew: steps grow
+        return True
 
 
 class _Mark:
