@@ -14,14 +14,14 @@ import ray
 import ray.actor
 
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import environment
+from akka_otel_callbacks.verl import ray_calls
 
 KEPT = ("AKKA_OTEL_RUN", "AKKA_FOREIGN_SECRET", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT", "RANK", "USERS")
 
 
 def hook() -> None:
     """What the plugin does where verl is imported."""
-    environment.install_actors(ray.actor)
+    ray_calls.install_actors(ray.actor)
 
 
 @ray.remote(num_cpus=0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.verl import environment, run
+from akka_otel_callbacks.verl import environment, ray_calls, run
 from akka_otel_callbacks.verl.state import STATE
 
 CONFIG = {
@@ -40,7 +40,7 @@ def ray() -> Any:
     module: Any = ModuleType("ray")
     module.started = []
     module.init = lambda *args, **kwargs: module.started.append((args, kwargs)) or SimpleNamespace(address="a")
-    environment.install(module)
+    ray_calls.install(module)
     return module
 
 
@@ -182,7 +182,7 @@ def test_an_error_of_rays_own_is_the_users(ray: Any) -> None:
         raise ValueError("no such address")
 
     ray.init = fail
-    environment.install(ray)
+    ray_calls.install(ray)
     with pytest.raises(ValueError, match="no such address"):
         start(ray, CONFIG)
 
@@ -232,7 +232,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     actors: Any = ModuleType("ray.actor")
     actors.ActorClass = ActorClass
-    environment.install_actors(actors)
+    ray_calls.install_actors(actors)
 
     def make(name: str, config: Any = CONFIG, given: Any = (), **options: Any) -> Any:
         job["env_vars"] = dict(given)

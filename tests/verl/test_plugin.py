@@ -36,13 +36,28 @@ def test_the_import_loads_nothing_heavy() -> None:
     assert not set(HEAVY) & set(json.loads(loaded))
 
 
-def test_the_hooks_of_an_agent_loop_load_no_vocabulary() -> None:
-    """verl starts a process for each of several agent loops. The vocabulary would double what the plugin costs it."""
-    pytest.importorskip("verl", reason="verl is not installed in this environment")
-    modules = "verl.experimental.agent_loop.tool_agent_loop, akka_otel_callbacks.verl.plugin"
-    loaded = json.loads(run(f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))").splitlines()[-1])
-    assert "akka_otel_callbacks.verl.rollout.stopping" in loaded
-    assert "akka_otel_callbacks.common.vocabulary.names" not in loaded
+def loaded_by_hooks(*of: str) -> set[str]:
+    """What a process has loaded whose modules all have our hooks, without the modules themselves."""
+    ours = {hook.install.partition(":")[0] for hook in plugin.HOOKS}
+    assert ours >= set(of)
+    imports = ", ".join(f"akka_otel_callbacks.verl.{module}" for module in of or sorted(ours))
+    return set(json.loads(run(f"import sys, json, {imports}; print(json.dumps([*sys.modules]))")))
+
+
+def test_no_hook_loads_anything_heavy() -> None:
+    """verl imports its trainers and workers also where nobody trains. There, the vocabulary alone would cost more than
+    all that the plugin does."""
+    unneeded = {
+        f"akka_otel_callbacks.{name}" for name in ("common.telemetry", "verl.environment", "verl.worker.companion")
+    }
+    assert {*HEAVY, *unneeded} & loaded_by_hooks() == set()
+
+
+def test_the_hooks_of_an_agent_loop_load_no_graders() -> None:
+    """verl starts a process for each of several agent loops, and other processes score their rollouts."""
+    loaded = loaded_by_hooks("rollout.tags", "rollout.tool_calls", "rollout.stopping", "worker.process")
+    assert "akka_otel_callbacks.verl.rollout.scores" in loaded
+    assert "akka_otel_callbacks.common.graders" not in loaded
 
 
 @pytest.mark.parametrize(("value", "hooked"), [("", True), ("0", True), ("1", False), ("true", False)])

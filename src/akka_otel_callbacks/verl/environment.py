@@ -3,8 +3,6 @@
 A Ray cluster that runs already gives nothing of the driver's environment to a job's processes. So the driver hands it
 to `ray.init`, and to the actors that it makes where Ray was there before. Who the run is, its trainer's process says:
 it hands that to the actors which it makes. Actors made by an actor inherit both.
-
-The hooks run in every process of verl: this module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -12,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.patching.calls import Call, before
 from akka_otel_callbacks.common.run.handed_on import (
     ATTRIBUTES,
     RUN_VARIABLE,
@@ -31,6 +27,9 @@ from akka_otel_callbacks.verl.callers import calling_config, is_called_by_launch
 from akka_otel_callbacks.verl.config import asks
 from akka_otel_callbacks.verl.state import STATE
 
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.patching.calls import Call
+
 PREFIXES = ("OTEL_", "AKKA_OTEL_")
 TRACE = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
 SERVICE = "OTEL_SERVICE_NAME"
@@ -41,19 +40,6 @@ JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Where `ray job submit` puts the job's runtime environment. `ray.init` refuses a variable that it already has."""
 LAUNCHED = "TaskRunner"
 """verl's name for the actor that is the trainer's process."""
-
-
-def install(ray: ModuleType) -> None:
-    before(ray, "init", _forward, copies=False)  # a copy's job is noticed when verl makes its first actor
-
-
-def install_actors(ray_actor: ModuleType) -> None:
-    before(ray_actor.ActorClass, "_remote", _hand_on)
-
-
-def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether everything is switched off. The word `akka_otel` among the loggers is then taken, and does nothing."""
-    return is_off(EVERYTHING, environ)
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -69,7 +55,7 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
         environ: the driver's.
         given: the variables that the user gives the job's processes, which win.
     """
-    if is_disabled(environ):
+    if is_off(EVERYTHING, environ):
         return {EVERYTHING: "1"}
     from akka_otel_callbacks.common.run.identity import said
     from akka_otel_callbacks.common.vocabulary import names
@@ -100,7 +86,7 @@ def _not_given(variables: Mapping[str, str], given: Mapping[str, str]) -> dict[s
     return {name: value for name, value in variables.items() if name not in given}
 
 
-def _forward(init: Call) -> None:
+def forward(init: Call) -> None:
     """Puts our variables into the job's runtime environment; what the user put there stays."""
     if not asks(calling_config()):
         return
@@ -118,7 +104,7 @@ def _submitted(environ: Mapping[str, str]) -> Mapping[str, str]:
     return (job.get("runtime_env") or {}).get("env_vars") or {}
 
 
-def _hand_on(make: Call) -> None:
+def hand_on(make: Call) -> None:
     """Tells an actor what it needs to know of the run; what verl or the user put among its options stays."""
     variables = _variables_for(make.owner)
     if not variables:
@@ -137,7 +123,7 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
     config = None if run.is_known() else calling_config()
     if not run.is_known() and not asks(config):
         return {}
-    if is_disabled():
+    if is_off(EVERYTHING, os.environ):
         return {EVERYTHING: "1"}
     from akka_otel_callbacks.common.vocabulary.names import ATTR_RUN_ID
 

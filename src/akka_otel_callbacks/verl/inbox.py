@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from akka_otel_callbacks.verl.driver.rollouts import Rollouts
 
 
-class PerToken(NamedTuple):
-    """A mean per token, and the number of tokens that it is of. Both are tensors without a dimension."""
-
-    mean: Any
-    tokens: Any
+PerToken = tuple[Any, Any]
+"""A mean per token, and the number of tokens that it is of. Both are tensors without a dimension."""
 
 
 class Inbox:

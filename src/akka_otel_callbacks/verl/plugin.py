@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NamedTuple
 
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.patching.calls import out_of_reach
 from akka_otel_callbacks.common.patching.imports import after_import
-from akka_otel_callbacks.verl.environment import is_disabled
+from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 
 
-class Hook(NamedTuple):
+class Hook:
     """Our function that changes one of verl's modules, and the figures that are absent without it."""
 
-    module: str
-    install: str
-    gives: str
+    # A NamedTuple or a dataclass writes and compiles code of its own, in each of verl's processes.
+    __slots__ = ("gives", "install", "module")
+
+    def __init__(self, module: str, install: str, gives: str) -> None:
+        self.module = module
+        self.install = install
+        self.gives = gives
 
 
 IDENTITY = "identity and OTEL_* variables in the workers"
@@ -44,8 +48,8 @@ VALIDATIONS = "spans of validations"
 MEMORY = "what fills the devices of the workers"
 HOOKS = (
     Hook("verl.utils.tracking", "driver.tracking:install", "everything: the logger `akka_otel`"),
-    Hook("ray", "environment:install", IDENTITY),
-    Hook("ray.actor", "environment:install_actors", IDENTITY),
+    Hook("ray", "ray_calls:install", IDENTITY),
+    Hook("ray.actor", "ray_calls:install_actors", IDENTITY),
     Hook("verl.single_controller.base.worker", "worker.process:install", "placement of the workers"),
     Hook(
         "verl.single_controller.ray.base", "driver.worker_groups:install", "the last interval of the workers' figures"
@@ -125,6 +129,6 @@ def warn_of_failed() -> None:
         )
 
 
-wanted = [hook for hook in HOOKS if not is_disabled() or hook.module in EVEN_DISABLED]
-by_module = {name: [hook for hook in wanted if hook.module == name] for name, _, _ in wanted}
+wanted = [hook for hook in HOOKS if not is_off(EVERYTHING, os.environ) or hook.module in EVEN_DISABLED]
+by_module = {name: [hook for hook in wanted if hook.module == name] for name in {hook.module for hook in wanted}}
 after_import({name: functools.partial(install_all, hooks) for name, hooks in by_module.items()})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.tracing.interval import Interval
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.tracing.interval import Interval
 
 MOST = 4096
 """Timings that are kept: of one step there are a few dozen."""
@@ -18,11 +19,13 @@ class Timings:
 
     def __init__(self) -> None:
         self.listening = False
-        self._ended: deque[Interval] = deque(maxlen=MOST)
+        self._ended: deque[tuple[str, float, float, type[BaseException] | None]] = deque(maxlen=MOST)
 
     def take(self) -> list[Interval]:
+        from akka_otel_callbacks.common.tracing.interval import Interval
+
         ended, self._ended = self._ended, deque(maxlen=MOST)
-        return [*ended]
+        return [Interval(*timing) for timing in ended]
 
     def timed(self, name: str, timer: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """verl's timer, which is a generator around what it times, with note taken of its begin and end."""
@@ -33,4 +36,4 @@ class Timings:
             error = type(raised)
             raise
         finally:
-            self._ended.append(Interval(name, start, time.perf_counter(), error))
+            self._ended.append((name, start, time.perf_counter(), error))

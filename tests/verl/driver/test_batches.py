@@ -20,10 +20,9 @@ from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.verl.driver import batches
 from akka_otel_callbacks.verl.driver.limits import Limits
-from akka_otel_callbacks.verl.driver.rollouts import Rollouts, set_figures
-from akka_otel_callbacks.verl.inbox import PerToken
-from akka_otel_callbacks.verl.rollout.tags import TERMS
-from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.driver.rollout_figures import set_figures
+from akka_otel_callbacks.verl.driver.rollouts import Rollouts
+from akka_otel_callbacks.verl.rollout.fields import TALLY, TERMS
 from akka_otel_callbacks.verl.state import STATE
 
 PROMPT, WIDTH = 3, 6
@@ -304,13 +303,13 @@ def test_verl_still_has_the_places_that_are_hooked() -> None:
 
 def test_a_batch_takes_the_means_that_were_seen_of_it(metric_utils: ModuleType) -> None:
     for mean in (1.0, 2.0):
-        STATE.inbox.entropy.append(PerToken(mean, 10))
+        STATE.inbox.entropy.append((mean, 10))
         metric_utils.compute_data_metrics(v0_batch(), use_critic=False)
-    assert [batch.entropy for batch in STATE.inbox.take(None)] == [[PerToken(1.0, 10)], [PerToken(2.0, 10)]]
+    assert [batch.entropy for batch in STATE.inbox.take(None)] == [[(1.0, 10)], [(2.0, 10)]]
 
 
 def test_the_means_of_a_batch_that_cannot_be_read_are_not_the_next_ones(metric_utils: ModuleType) -> None:
-    STATE.inbox.entropy.append(PerToken(1.0, 10))
+    STATE.inbox.entropy.append((1.0, 10))
     unreadable = v0_batch()
     unreadable.meta_info = None
     for batch in (unreadable, v0_batch()):

@@ -24,7 +24,7 @@ from verl.workers.utils import losses as verl_losses
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import per_token
-from akka_otel_callbacks.verl.driver.rollouts import mean_per_token
+from akka_otel_callbacks.verl.driver.rollout_figures import mean_per_token
 from akka_otel_callbacks.verl.driver.vocabulary import rl_step
 from akka_otel_callbacks.verl.state import STATE
 

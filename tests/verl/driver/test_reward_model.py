@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import reward_model
-from akka_otel_callbacks.verl.rollout.tags import TERMS
+from akka_otel_callbacks.verl.rollout.fields import TERMS
 from akka_otel_callbacks.verl.state import STATE
 
 

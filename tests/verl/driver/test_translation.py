@@ -16,7 +16,6 @@ from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts
 from akka_otel_callbacks.verl.driver.translation import LogCall, RLTranslation, SFTTranslation, translation_for
-from akka_otel_callbacks.verl.inbox import PerToken
 from tests.verl.driver.test_vocabulary import rows
 from tests.verl.recorded import RL_RUNS, calls, replay, steps
 
@@ -147,7 +146,7 @@ def test_the_rate_behind_the_last_of_several_updates_is_no_learning_rate(
 
 
 def seen(**means: list[tuple[float, float]]) -> Rollouts:
-    parts = {name: [PerToken(*part) for part in found] for name, found in means.items()}
+    parts = {name: list(found) for name, found in means.items()}
     return Rollouts(scores=np.zeros(1), lengths=np.ones(1), own_lengths=np.ones(1, dtype=int), **parts)
 
 

@@ -32,8 +32,8 @@ from akka_otel_callbacks.common.graders.graded import graded
 from akka_otel_callbacks.common.graders.strikes import JudgeStopped
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.driver import reward_model
-from akka_otel_callbacks.verl.rollout import grading, remote_grading, stopping, tool_calls
-from akka_otel_callbacks.verl.rollout.grading import GRADED
+from akka_otel_callbacks.verl.rollout import grading, remote_grading, scores, stopping, tool_calls
+from akka_otel_callbacks.verl.rollout.fields import GRADED
 
 KEPT = (
     (reward_loop.RewardLoopWorker, "compute_score"),
@@ -99,9 +99,9 @@ async def scored(function: Any, *texts: str, term: str = "rule:my_rewards.py") -
 def calls(result: Any) -> list[Call]:
     """As the agent loop finds them, when Ray has carried the result to it."""
     result = pickle.loads(pickle.dumps(result))
-    output = SimpleNamespace(extra_fields={grading.INFO: result[grading.INFO]})
-    grading.attach([output])
-    assert type(output.extra_fields[grading.INFO]) is dict, "other processes cannot read a class of ours"
+    output = SimpleNamespace(extra_fields={scores.INFO: result[scores.INFO]})
+    scores.attach([output])
+    assert type(output.extra_fields[scores.INFO]) is dict, "other processes cannot read a class of ours"
     return decoded(output.extra_fields[GRADED])
 
 
@@ -131,7 +131,7 @@ def test_each_of_many_rollouts_at_once_gets_its_own_calls(function: Any) -> None
         assert (first.term, first.cause) == ("rule:inner.py", cause)
         assert (second.term, second.cause) == ("rule:my_rewards.py", None)
         assert second.seconds >= first.seconds >= 0.01
-        assert GRADED not in result[grading.INFO], "verl would take it for a term"
+        assert GRADED not in result[scores.INFO], "verl would take it for a term"
 
 
 def test_a_rule_on_the_clock_is_not_timed_twice() -> None:
@@ -204,7 +204,7 @@ def test_outside_a_run_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> No
         return await made.compute_score(data("a")), await made.compute_score_batch(data("a"))
 
     result, batched = asyncio.run(both())
-    assert (type(result), type(result[grading.INFO])) == (dict, dict)
+    assert (type(result), type(result[scores.INFO])) == (dict, dict)
     assert batched == [result]
 
 

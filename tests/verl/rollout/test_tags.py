@@ -19,8 +19,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import tags
-from akka_otel_callbacks.verl.rollout.tags import TERMS
-from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.rollout.fields import TALLY, TERMS
 
 
 class Queue:

@@ -20,7 +20,7 @@ from verl.tools.function_tool import FunctionTool
 
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE
 from akka_otel_callbacks.verl.rollout import tool_calls
-from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.rollout.fields import TALLY
 
 
 @pytest.fixture

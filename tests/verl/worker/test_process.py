@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, run
 from akka_otel_callbacks.verl.state import STATE
-from akka_otel_callbacks.verl.worker import process, setup_hook
+from akka_otel_callbacks.verl.worker import companion, process, setup_hook
 from tests.support.otlp_sink import OtlpSink, otlp_sink, wait_until
 
 
@@ -72,7 +72,7 @@ def sink(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_roles_go_by_verls_names(made: Any, group: str, role: str | None) -> None:
-    assert process.role_of(made, {"WG_PREFIX": group}) == role
+    assert companion.role_of(made, {"WG_PREFIX": group}) == role
 
 
 def test_a_worker_publishes_its_place_from_threads_of_its_own(verl_worker: ModuleType, sink: OtlpSink) -> None:
@@ -140,14 +140,14 @@ def test_a_worker_of_another_run_is_left_alone(verl_worker: ModuleType) -> None:
 def test_a_worker_survives_whatever_fails(
     verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "companion", lambda *_: 1 / 0)
+    monkeypatch.setattr(companion, "companion", lambda *_: 1 / 0)
     assert isinstance(verl_worker.Worker(), Worker)
 
 
 def test_a_gpu_that_cannot_be_told_costs_its_name_only(
     verl_worker: ModuleType, sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_device_ids", lambda *_: None)
+    monkeypatch.setattr(companion, "_device_ids", lambda *_: None)
     trainer = type("TrainingWorker", (verl_worker.Worker,), {})()
     (point, *_) = wait_until(lambda: sink.series(names.JOB_PLACEMENT))
     assert names.ATTR_HW_ID.name not in point.attributes
@@ -164,7 +164,7 @@ def test_a_gpu_that_cannot_be_told_costs_its_name_only(
     ],
 )
 def test_workers_export_soon_and_leave_the_trainer_its_port(given: dict[str, str], interval: str) -> None:
-    chosen = process._exporting(given)
+    chosen = companion._exporting(given)
     assert chosen.get("OTEL_METRICS_EXPORTER") == given.get("OTEL_METRICS_EXPORTER")
     assert (chosen["OTEL_EXPORTER_PROMETHEUS_PORT"], chosen["OTEL_METRIC_EXPORT_INTERVAL"]) == ("0", interval)
 
@@ -192,7 +192,7 @@ def test_the_switch_of_the_gpu_figures_reaches_a_worker(
 
     gpus = FakeNvml(FakeGpu())
     monkeypatch.setattr(health, "Nvml", lambda backend=None, off=False: Nvml(gpus, off=off))
-    monkeypatch.setattr(process, "_device_ids", lambda *_: [0])
+    monkeypatch.setattr(companion, "_device_ids", lambda *_: [0])
     for switched_off in (True, False):  # what the sink has of the second, it must not have of the first
         STATE.reset()
         monkeypatch.setenv("AKKA_OTEL_GPU_DISABLE", "1" if switched_off else "")
@@ -222,4 +222,4 @@ def test_a_worker_that_was_not_told_who_the_run_is_says_nothing(
     ("rank", "on_node", "speaks"), [(0, "8", True), (3, "8", False), (8, "8", True), (3, "", True)]
 )
 def test_one_worker_of_each_node_says_where_the_figures_are(rank: int, on_node: str, speaks: bool) -> None:
-    assert process._speaks_for_node({"RANK": str(rank), "RAY_LOCAL_WORLD_SIZE": on_node}) is speaks
+    assert companion._speaks_for_node({"RANK": str(rank), "RAY_LOCAL_WORLD_SIZE": on_node}) is speaks

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -176,12 +175,21 @@ class _HookGuard:
                 self._call.error = None
 
 
-@dataclass(frozen=True, slots=True)
 class _Plain:
     """A plain function as a hook. Two of the same function are equal, in another process, too."""
 
-    hook: SimpleHook
-    is_before: bool
+    # A dataclass writes and compiles code of its own, which would take as long as the rest of this module's import.
+    __slots__ = ("hook", "is_before")
+
+    def __init__(self, hook: SimpleHook, *, is_before: bool) -> None:
+        self.hook = hook
+        self.is_before = is_before
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Plain) and (self.hook, self.is_before) == (other.hook, other.is_before)
+
+    def __hash__(self) -> int:
+        return hash((self.hook, self.is_before))
 
     def __call__(self, call: Call) -> Iterator[None]:
         if self.is_before:

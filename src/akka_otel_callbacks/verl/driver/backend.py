@@ -19,11 +19,11 @@ from akka_otel_callbacks.verl.callers import calling_trainer
 from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver import update_clock
 from akka_otel_callbacks.verl.driver.job_memory import JobMemory
+from akka_otel_callbacks.verl.driver.logged_validation import Validations
 from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
 from akka_otel_callbacks.verl.driver.spans import Spans
 from akka_otel_callbacks.verl.driver.translation import LogCall, translation_for
 from akka_otel_callbacks.verl.driver.unseen import Unseen
-from akka_otel_callbacks.verl.driver.validation import Validations
 from akka_otel_callbacks.verl.driver.vocabulary import RL_STEP_KEY
 from akka_otel_callbacks.verl.driver.worker_groups import flush_workers
 from akka_otel_callbacks.verl.settings import devices, is_rl, planned_steps

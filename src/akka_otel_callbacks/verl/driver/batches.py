@@ -11,8 +11,7 @@ from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.verl.callers import calling_trainer
 from akka_otel_callbacks.verl.driver import reward_model
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns
-from akka_otel_callbacks.verl.rollout.grading import GRADED
-from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
+from akka_otel_callbacks.verl.rollout.fields import GRADED, TALLY
 from akka_otel_callbacks.verl.state import STATE
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.inbox import PerToken
 from akka_otel_callbacks.verl.state import STATE
 
 TOKEN_MEAN = "token-mean"
@@ -83,7 +82,7 @@ def _keep_mean(agg_loss: Call) -> None:
         tensor, mask = arguments["loss_mat"], arguments["loss_mask"]
         is_mean = arguments["loss_agg_mode"] == TOKEN_MEAN
         mean = agg_loss.result.detach() if is_mean else masked_mean(tensor, mask)
-        STATE.inbox.entropy.append(PerToken(mean, mask.sum()))
+        STATE.inbox.entropy.append((mean, mask.sum()))
 
 
 @guarded
@@ -137,7 +136,7 @@ def _keep_penalty(apply_kl_penalty: Call) -> Iterator[None]:
         yield
     if apply_kl_penalty.error is None:
         mask = apply_kl_penalty.get(0, "data").batch["response_mask"]
-        STATE.inbox.kl.append(PerToken(masked_mean(aggregated.kl, mask), mask.sum()))
+        STATE.inbox.kl.append((masked_mean(aggregated.kl, mask), mask.sum()))
 
 
 def masked_mean(tensor: Any, mask: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 from akka_otel_callbacks.common.patching.calls import Call, after, around
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.rollout.grading import GRADED, hide
-from akka_otel_callbacks.verl.rollout.tags import TERMS, numbers
+from akka_otel_callbacks.verl.rollout.fields import GRADED, TERMS
+from akka_otel_callbacks.verl.rollout.scores import hide
+from akka_otel_callbacks.verl.rollout.tags import numbers
 from akka_otel_callbacks.verl.state import STATE
 
 TRAINING = "train"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.patching.calls import Call, after, around
+from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 from akka_otel_callbacks.common.threads import OURS, is_ours
 from akka_otel_callbacks.verl import plugin
 from akka_otel_callbacks.verl.config import LOGGER, backends, plain
-from akka_otel_callbacks.verl.environment import is_disabled
 from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def install_fit(ray_trainer: ModuleType) -> None:
 def _open(init: Call) -> None:
     """Opens the run. A second `Tracking` of the process, such as one for validations, logs to the same run."""
     arguments = init.bound().arguments
-    if LOGGER not in backends(arguments.get("default_backend")) or is_disabled():
+    if LOGGER not in backends(arguments.get("default_backend")) or is_off(EVERYTHING, os.environ):
         return
     from akka_otel_callbacks.verl.driver import batches
     from akka_otel_callbacks.verl.driver.backend import Backend

@@ -16,7 +16,8 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
 from akka_otel_callbacks.verl.driver.idle import idle
 from akka_otel_callbacks.verl.driver.job_memory import MemoryOfStep
 from akka_otel_callbacks.verl.driver.limits import Limits, limits
-from akka_otel_callbacks.verl.driver.rollouts import Rollouts, mean_per_token, set_figures
+from akka_otel_callbacks.verl.driver.rollout_figures import mean_per_token, set_figures
+from akka_otel_callbacks.verl.driver.rollouts import Rollouts
 from akka_otel_callbacks.verl.driver.unusable import REWARD_KL, unusable_keys
 from akka_otel_callbacks.verl.driver.vocabulary import (
     RL_STEP_KEY,

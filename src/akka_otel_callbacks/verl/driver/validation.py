@@ -1,31 +1,20 @@
-"""Validations: a span of each, and that the trainer makes no step meanwhile."""
+"""Validations by a method of the trainer: a span of each, and that the trainer makes no step meanwhile."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from akka_otel_callbacks.common.clock import now_ns
-from akka_otel_callbacks.common.numbers import number
-from akka_otel_callbacks.common.patching.calls import Call, around, before
-from akka_otel_callbacks.common.recording.pauses import EVALUATION
-from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.patching.calls import Call, around
 from akka_otel_callbacks.common.run import current
-from akka_otel_callbacks.common.telemetry import Telemetry
-from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.step import SFTStep
-from akka_otel_callbacks.verl.state import STATE
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.telemetry import Telemetry
 
 TRAINERS = ("RayPPOTrainer", "PPOTrainer")
 """The trainers with a method that validates: v0 and v1. The disaggregated trainers inherit from them."""
-LOADER = "val_dataloader"
-"""The attribute of a supervised trainer with its validation data. The trainer iterates it once in each validation."""
-LOSS = "val/loss"
-"""The key that a supervised trainer logs at the end of a validation."""
-ROLLOUTER_S = "rollouter/validate_time"
-"""The key by which fully_async logs how many seconds a validation took, which runs in another process."""
 
 
 def install(module: ModuleType) -> None:
@@ -34,69 +23,22 @@ def install(module: ModuleType) -> None:
             around(getattr(module, name), "_validate", _time)
 
 
-def _time(validate: Call) -> Iterator[None]:
-    start_ns, telemetry = now_ns(), _of_training()
-    if telemetry is not None:
-        telemetry.pauses.begin(EVALUATION)
-    yield
-    if telemetry is not None:
-        telemetry.pauses.end(EVALUATION)
-        telemetry.span(names.SPAN_EVAL, start_ns, now_ns(), error=validate.error)
-
-
-class Validations:
-    """The validations of a run whose trainer has no method for them."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        self._telemetry = telemetry
-        STATE.validated = STATE.validation_begun_ns = None
-
-    def listen(self, trainer: object) -> None:
-        """Hears of the validations of a supervised trainer. None stands for another kind of trainer, which needs no
-        hearing."""
-        loader = getattr(trainer, LOADER, None)
-        if loader is not None:
-            before(type(loader), "__iter__", _begin)
-            STATE.validated = weakref.ref(loader)
-
-    def logged(self, data: Mapping[str, Any]) -> bool:
-        """verl logs this right now. Returns whether it is the end of a validation."""
-        end_ns, begun_ns = now_ns(), STATE.validation_begun_ns
-        if (seconds := number(data.get(ROLLOUTER_S))) is not None and 0 <= seconds < end_ns / 1e9:
-            self._telemetry.span(names.SPAN_EVAL, end_ns - int(seconds * 1e9), end_ns)
-            return True
-        if begun_ns is not None and LOSS in data:
-            STATE.validation_begun_ns = None
-            self._telemetry.pauses.end(EVALUATION)
-            self._telemetry.span(names.SPAN_EVAL, begun_ns, end_ns)
-            self._telemetry.capture(Timing((end_ns - begun_ns) / 1e9))
-            return True
-        return False
-
-    def close(self, error: BaseException | None) -> None:
-        """The training is over, perhaps in the middle of a validation."""
-        if error is not None and STATE.validation_begun_ns is not None:
-            self._telemetry.span(names.SPAN_EVAL, STATE.validation_begun_ns, now_ns(), error=error)
-        STATE.validated = STATE.validation_begun_ns = None
-
-
-class Timing(NamedTuple):
-    """A capture: how long a validation took that verl does not time."""
-
-    seconds: float
-
-    def deliver(self, recorder: Recorder) -> None:
-        recorder.record(SFTStep(timing_s={names.SftStepPhase.EVAL: self.seconds}))
-
-
-def _begin(iteration: Call) -> None:
-    if STATE.validated is None or STATE.validated() is not iteration.owner:
-        return
-    if STATE.validation_begun_ns is None and (telemetry := _of_training()) is not None:
-        telemetry.pauses.begin(EVALUATION)
-    STATE.validation_begun_ns = now_ns()
-
-
-def _of_training() -> Telemetry | None:
+def of_training() -> Telemetry | None:
+    """The telemetry of the training in this process. None where none is open."""
     telemetry = current.current()
     return telemetry if telemetry is not None and telemetry.reports_steps else None
+
+
+def _time(validate: Call) -> Iterator[None]:
+    telemetry = of_training()
+    if telemetry is None:
+        return
+    # whoever opened a telemetry has loaded the vocabulary, which other processes that import a trainer do without
+    from akka_otel_callbacks.common.recording.pauses import EVALUATION
+    from akka_otel_callbacks.common.vocabulary.names import SPAN_EVAL
+
+    start_ns = now_ns()
+    telemetry.pauses.begin(EVALUATION)
+    yield
+    telemetry.pauses.end(EVALUATION)
+    telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)

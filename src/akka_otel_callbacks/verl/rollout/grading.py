@@ -17,21 +17,12 @@ from akka_otel_callbacks.common.graders.call import Call, encoded
 from akka_otel_callbacks.common.graders.function import own_term
 from akka_otel_callbacks.common.graders.ledger import Ledger, note
 from akka_otel_callbacks.common.graders.terms import model_term, rule_term
-from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.patching import calls
 from akka_otel_callbacks.common.run.handed_on import is_active
 from akka_otel_callbacks.verl.config import get
+from akka_otel_callbacks.verl.rollout.fields import GRADED
+from akka_otel_callbacks.verl.rollout.scores import INFO, Told, take_out
 from akka_otel_callbacks.verl.state import STATE
-
-GRADED = "akka_otel_graded"
-"""Where a rollout has its calls, as text: among its own extra fields, and in its tag."""
-INFO = "reward_extra_info"
-
-
-class Told(dict[str, Any]):
-    """verl's dict of a score, or of what goes with it, and in an attribute, which verl does not see, its calls."""
-
-    calls: str
 
 
 def install(reward_loop: ModuleType) -> None:
@@ -44,29 +35,6 @@ def install_functions(reward: ModuleType) -> None:
     """Where a manager gets its reward function from: the user's, or verl's own."""
     calls.after(reward, "get_custom_reward_fn", _time_custom)
     calls.after(reward, "get_default_compute_score", _time_default)
-
-
-def take_out(info: Any) -> str | None:
-    """The calls that came with a score's extra information. None of one that came without."""
-    return info.calls if isinstance(info, Told) else None
-
-
-@guarded
-def attach(outputs: Any) -> None:
-    """Puts the calls of a completion among its own extra fields, in the process of its agent loop."""
-    last = outputs[-1] if isinstance(outputs, list) else outputs
-    calls = take_out(last.extra_fields.get(INFO))
-    if calls is not None:
-        last.extra_fields[INFO] = dict(last.extra_fields[INFO])
-        last.extra_fields[GRADED] = calls
-
-
-@guarded
-def hide(scores: Any) -> None:
-    """A reward model's batch keeps the calls as a column, which is no term."""
-    keys = scores.meta_info.get("reward_extra_keys")
-    if keys and GRADED in keys:
-        scores.meta_info["reward_extra_keys"] = [key for key in keys if key != GRADED]
 
 
 # The reward loop's worker

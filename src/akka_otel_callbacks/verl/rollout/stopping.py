@@ -2,6 +2,8 @@
 
 The agent loop's process puts the judge's words into the tag of the prompt that failed, and the trainer raises them when
 it looks for rollouts.
+
+Every process of verl has these hooks, and few see a judge stop: what that needs is imported then.
 """
 
 from __future__ import annotations
@@ -10,9 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from akka_otel_callbacks.common.graders.strikes import JudgeStopped
 from akka_otel_callbacks.common.patching.calls import Call, after, before
-from akka_otel_callbacks.verl.state import STATE
 
 STOPPED = "akka_otel_stopped"
 FAILED = {"status": "failure"}
@@ -26,17 +26,26 @@ def install(transfer_queue: ModuleType) -> None:
 
 def remember(error: BaseException) -> None:
     """Where a score failed. Ray raises an exception of two classes, which holds the one that was raised elsewhere."""
+    from akka_otel_callbacks.common.graders.strikes import JudgeStopped
+    from akka_otel_callbacks.verl.state import STATE
+
     if isinstance(error, JudgeStopped):
         STATE.judges_words = str(getattr(error, "cause", error))
 
 
 def _tell(put: Call) -> None:
-    if STATE.judges_words is not None and put.kwargs.get("tag") == FAILED:
+    if put.kwargs.get("tag") != FAILED:
+        return
+    from akka_otel_callbacks.verl.state import STATE
+
+    if STATE.judges_words is not None:
         put.kwargs = {**put.kwargs, "tag": {**FAILED, STOPPED: STATE.judges_words}}
 
 
 def _heed(look: Call) -> None:
     if (said := _stopped(look.result)) is not None:
+        from akka_otel_callbacks.common.graders.strikes import JudgeStopped
+
         look.error = JudgeStopped(said)
 
 

@@ -13,11 +13,7 @@ from typing import Any
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.patching.calls import Call, before
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.rollout.grading import GRADED
-from akka_otel_callbacks.verl.rollout.tool_calls import TALLY
-
-TERMS = "akka_otel_terms"
-"""The reward function's numbers by name, in a rollout's tag; its tools are there under the name of the tally."""
+from akka_otel_callbacks.verl.rollout.fields import GRADED, TALLY, TERMS
 
 
 def install(transfer_queue: ModuleType) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from akka_otel_callbacks.common.patching.calls import Call, after, around, before
 from akka_otel_callbacks.common.run.handed_on import is_active
-from akka_otel_callbacks.verl.rollout import grading, stopping
-
-TALLY = "akka_otel_tool_calls"
-"""The field that carries `(calls, failures, whether a response did not fit)` to the trainer beside a completion's own
-extra fields."""
+from akka_otel_callbacks.verl.rollout import scores, stopping
+from akka_otel_callbacks.verl.rollout.fields import GRADED, TALLY
 
 FAILED = (
     "Error executing tool ",  # from 0.8
@@ -27,12 +23,14 @@ ENDED = "TERMINATED"
 """verl's name of the state of a completion that has ended."""
 
 
-@dataclass(slots=True)
 class Tally:
-    calls: int = 0
-    failures: int = 0
-    ended: bool = False
-    """A tool's response did not fit any more: verl leaves it out and ends the completion."""
+    __slots__ = ("calls", "ended", "failures")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.failures = 0
+        self.ended = False
+        """A tool's response did not fit any more: verl leaves it out and ends the completion."""
 
 
 _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("akka_otel_tally", default=None)
@@ -89,7 +87,7 @@ def _tell(compute_score: Call) -> Iterator[None]:
     if tally is not None:
         last = outputs[-1] if isinstance(outputs, list) else outputs
         last.extra_fields[TALLY] = (tally.calls, tally.failures, tally.ended)
-    grading.attach(outputs)
+    scores.attach(outputs)
 
 
 def _complete(postprocess: Call) -> None:
@@ -97,7 +95,7 @@ def _complete(postprocess: Call) -> None:
     if is_active():
         for completion in postprocess.get(1, "inputs"):
             completion.extra_fields.setdefault(TALLY, None)
-            completion.extra_fields.setdefault(grading.GRADED, None)
+            completion.extra_fields.setdefault(GRADED, None)
 
 
 def is_failure(result: Any) -> bool:

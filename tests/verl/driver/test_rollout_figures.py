@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.verl.driver.limits import Limits
-from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns, set_figures
+from akka_otel_callbacks.verl.driver.rollout_figures import set_figures
+from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns
 
 finite = st.floats(-1e6, 1e6)
 
