@@ -33,6 +33,9 @@ class Emit(Protocol):
 
 
 CaptureT = TypeVar("CaptureT", bound=StepCapture)
+PLAIN_TENSOR = "Tensor"
+"""The class of a tensor of one process. It is told by its name, because a question for an attribute that is not there
+takes ten times as long."""
 SAVE, EVAL = names.SftStepPhase.SAVE_CHECKPOINT, names.SftStepPhase.EVAL
 """Phases of either loop, under one name."""
 
@@ -232,7 +235,7 @@ def has_length(dataset: Any) -> bool:
 
 def is_scalar(value: Any) -> bool:
     """Whether the value is one number that can be read; of a sharded tensor only a collective can."""
-    return isinstance(value, float) or (getattr(value, "ndim", None) == 0 and _is_plain(value))
+    return isinstance(value, float) or (value.__class__.__name__ == PLAIN_TENSOR and value.ndim == 0)
 
 
 def copied(value: Any) -> Any:
@@ -241,15 +244,10 @@ def copied(value: Any) -> Any:
     costs a fifth."""
     if value.__class__ is float:
         return value
-    if _is_plain(value) and value.is_cpu and value.ndim == 0:
-        return value.item()
+    if value.__class__.__name__ == PLAIN_TENSOR and value.is_cpu and value.ndim == 0:
+        # `item` lets go of the interpreter: while the translator works, the training thread would wait to get it back.
+        return value.tolist()
     return value.detach().clone() if hasattr(value, "detach") else value
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is a tensor of one process, told by its class, because a question for an attribute that is not there
-    takes ten times as long."""
-    return type(value).__name__ == "Tensor"
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
