@@ -248,7 +248,8 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource
 from akka_otel_callbacks.common.export.targets import file
-file.PAUSE_S = 0.01
+from akka_otel_callbacks.common.recording import translator
+file.PAUSE_S = translator.NAP_S = 0.01  # a line a step
 telemetry = start()
 number = 0
 def train(steps):
