@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.rl import RLCapture, Setting, own_lengths, scored
+from akka_otel_callbacks.trl.rl import RLCapture, Setting, Trained, own_lengths, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
+from benchmarks import loggers, stand_in
 
 NAN = math.nan
 
@@ -83,3 +87,16 @@ def test_lengths_of_what_each_version_generates(result: tuple[Any, ...]) -> None
 
 def test_with_tools_only_the_model_s_own_tokens_count() -> None:
     assert own_lengths(([[1]] * 3, COMPLETIONS, [[1, 0, 1], [1], [1, 0]], None, None, {}, None, [])) == [2, 1, 1]
+
+
+def test_a_loop_of_a_host_s_that_does_not_say_how_many_micro_batches_it_accumulates(tmp_path: Path) -> None:
+    trainer = stand_in.own_class()(tmp_path)
+    del trainer.current_gradient_accumulation_steps
+    guard.failures.clear()
+    with loggers.ours(tmp_path) as callback:
+        assert isinstance(callback, AkkaTelemetryCallback)
+        stand_in.begin(trainer, [callback.attach(trainer)])
+        stand_in.step(trainer, [callback])
+        step = callback._session.loop(trainer.state).step  # type: ignore[union-attr]
+    assert [Trained._make(batch).accumulated for batch in step.batches] == [1] * stand_in.MICRO_BATCHES
+    assert not guard.failures

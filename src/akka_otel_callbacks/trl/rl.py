@@ -227,7 +227,7 @@ class RLLoop(Loop[RLCapture]):
             prompts, mask, own = inputs["prompt_ids"], inputs["completion_mask"], inputs.get("tool_mask")
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
-        accumulated = trainer.current_gradient_accumulation_steps
+        accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)  # hosts have loops of their own
         self.step.batches.append((prompts.numel(), mask.numel(), mask, own, accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:

@@ -1,9 +1,8 @@
 """Histograms as data: the values of many steps are counted at once, where the SDK takes a call for each value.
 
 The counts are those that the SDK makes of the same values, but for values that are a bound in single precision (see
-`ROUNDING`). A distribution never changes; the sum of two is that of all
-their values. A reader with delta temporality counts the values since its last export, because a minimum cannot be
-subtracted.
+`ROUNDING`). A distribution never changes; the sum of two is that of all their values. A reader with delta temporality
+counts the values since its last export, because a minimum cannot be subtracted.
 
 A negative value is counted in the lowest bucket, under its true minimum. OTLP has a `sum` only of values that cannot be
 negative, so a distribution with a negative value has none.
