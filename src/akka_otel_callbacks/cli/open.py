@@ -11,7 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from akka_otel_callbacks.cli.output import printable, stderr, stop
 from akka_otel_callbacks.cli.table import count_of
-from akka_otel_callbacks.reading import Reader, Run, Source, default_folder, files, runs
+from akka_otel_callbacks.common.export.selection import runs_folder
+from akka_otel_callbacks.reading import Reader, Run, Source, files, runs
 
 LONG_BYTES = 2**24
 """Bytes. A longer file takes a moment to read, so a bar shows how far it is."""
@@ -41,7 +42,7 @@ def usual_folder() -> Path:
     Raises:
         Exit: none has.
     """
-    folder = default_folder(os.environ)
+    folder = runs_folder(os.environ)
     if not folder.exists():
         raise stop(f"No run has written to {folder} here. Name the folder or the file of one.", code=2)
     return folder

@@ -49,7 +49,7 @@ def _report(run: PastRun, published: Published) -> None:
 
 def _header(run: PastRun, published: Published) -> str:
     timed, name = run.timeline.timed, published.identity.run_id
-    evaluations = count_of(sum(one.step.number is None for one in timed), "evaluation", "evaluations")
+    evaluations = count_of(sum(one.step.number is None for one in timed), "evaluation")
     if not run.steps:
         return f"{name}: {evaluations}, and no step: the run ended before its first one was logged."
     steps = count_of(run.count, "step", "steps")

@@ -15,9 +15,10 @@ from rich.text import Text
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.table import essentials, figure, short
 from akka_otel_callbacks.cli.view import course, header, view
+from akka_otel_callbacks.common.export.selection import runs_folder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
-from akka_otel_callbacks.reading import Run, default_folder
+from akka_otel_callbacks.reading import Run
 from akka_otel_callbacks.reading.ending import How
 from akka_otel_callbacks.reading.follower import Follower, is_over
 
@@ -62,7 +63,7 @@ def watch(path: Path | None) -> bool:
     """
     if path is not None and not path.exists():
         raise stop(f"{path} does not exist.", code=2)
-    console, follower = stdout(), Follower(path or default_folder(os.environ))
+    console, follower = stdout(), Follower(path or runs_folder(os.environ))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which would leave the terminal without its cursor
     try:
         can_draw = console.is_terminal and not console.is_dumb_terminal

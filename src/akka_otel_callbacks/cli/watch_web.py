@@ -10,7 +10,8 @@ from pathlib import Path
 
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.watch import LOOK_S, is_well
-from akka_otel_callbacks.reading import Run, default_folder
+from akka_otel_callbacks.common.export.selection import runs_folder
+from akka_otel_callbacks.reading import Run
 from akka_otel_callbacks.reading.follower import Follower, is_over
 from akka_otel_callbacks.report.history import histories
 from akka_otel_callbacks.report.live import LivePage, served
@@ -28,7 +29,7 @@ def watch_web(path: Path | None, port: int) -> bool:
     """
     if path is not None and not path.exists():
         raise stop(f"{path} does not exist.", code=2)
-    follower, live = Follower(path or default_folder(os.environ)), LivePage()
+    follower, live = Follower(path or runs_folder(os.environ)), LivePage()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = follower.look()
     if run is not None and is_over(run):  # a page that ends at once would be of no use

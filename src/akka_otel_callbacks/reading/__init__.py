@@ -8,10 +8,10 @@ A reader reads on where files grow. The figures of a training are in `run.sessio
 `run.others`; `session.of(metric)` gives the series of a metric.
 """
 
-from akka_otel_callbacks.reading.places import default_folder, files, runs
+from akka_otel_callbacks.reading.places import files, runs
 from akka_otel_callbacks.reading.reader import Reader, Source
 from akka_otel_callbacks.reading.run import Run, Steps
 from akka_otel_callbacks.reading.series import Series
 from akka_otel_callbacks.reading.sessions import Session
 
-__all__ = ["Reader", "Run", "Series", "Session", "Source", "Steps", "default_folder", "files", "runs"]
+__all__ = ["Reader", "Run", "Series", "Session", "Source", "Steps", "files", "runs"]

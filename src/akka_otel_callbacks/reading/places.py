@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 METRICS = "metrics.jsonl"
@@ -14,11 +12,6 @@ OURS = re.compile(r"(metrics|traces|logs)(-.*)?\.jsonl(\.gz)?")
 SOMEBODYS = re.compile(r".*\.jsonl?(\.gz)?")
 BEGINNING = re.compile(rb'\s*\{\s*"resource(Metrics|Spans|Logs)"')
 LOOK_BYTES = 200
-
-
-def default_folder(environ: Mapping[str, str]) -> Path:
-    """Where runs write to in this environment: the folder of one run, or of runs."""
-    return Path(os.path.expanduser(environ.get("AKKA_OTEL_DIR", "").strip() or "akka-otel"))
 
 
 def files(path: Path) -> list[Path]:

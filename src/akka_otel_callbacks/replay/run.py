@@ -19,7 +19,8 @@ from akka_otel_callbacks.replay.history import runs
 from akka_otel_callbacks.replay.log import Log, Row, Unreadable
 from akka_otel_callbacks.replay.timeline import Timeline, timeline
 from akka_otel_callbacks.trl.vocabulary import EVAL, eval_set, is_evaluation
-from akka_otel_callbacks.verl.settings import get, planned_steps, run_attributes
+from akka_otel_callbacks.verl.config import get
+from akka_otel_callbacks.verl.settings import planned_steps, run_attributes
 
 ENGINES: Mapping[str, ModuleType] = {names.RunEngine.TRL: trl_steps, names.RunEngine.VERL: verl_steps}
 SUFFIXES = {".gz", ".json", ".jsonl", ".log", ".out", ".txt", ".trainer_state"}

@@ -11,12 +11,11 @@ from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import GAUGES
 from akka_otel_callbacks.reading.attributes import Labels
 from akka_otel_callbacks.reading.ending import Ending, How
-from akka_otel_callbacks.reading.run import Run
+from akka_otel_callbacks.reading.run import STEP_NUMBERS, Run
 from akka_otel_callbacks.reading.series import Series
 from akka_otel_callbacks.report.clock import Clock
 from akka_otel_callbacks.report.course import Course, Totals
 
-NUMBERS = (names.RL_STEP_NUMBER, names.SFT_STEP_NUMBER)
 OF_STEPS = {source.metric.name for sources in GAUGES.values() for source in sources}
 SUPERVISED = (names.SFT_STEP_NUMBER, names.SFT_EVAL_LOSS, names.SFT_STEP_TIMING)
 BY_NAME = {metric.name: metric for metric in names.METRICS}
@@ -105,7 +104,7 @@ class History:
     @cached_property
     def steps(self) -> list[float]:
         """The numbers of the completed steps, ascending."""
-        return sorted({x for metric in NUMBERS for course in self.courses(metric) for x in course.x})
+        return sorted({x for metric in STEP_NUMBERS for course in self.courses(metric) for x in course.x})
 
     @cached_property
     def clock(self) -> list[tuple[float, float]]:
@@ -194,7 +193,7 @@ def clock_of(run: Run) -> Clock:
 
 
 def _numbered(run: Run) -> list[tuple[int, float]]:
-    found = [series for metric in NUMBERS for series in (run.session.of(metric) if run.session else ())]
+    found = [series for metric in STEP_NUMBERS for series in (run.session.of(metric) if run.session else ())]
     return sorted(
         {time: step for series in found for time, step in zip(series.times, series.values, strict=True)}.items()
     )

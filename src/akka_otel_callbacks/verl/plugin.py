@@ -51,9 +51,7 @@ HOOKS = (
     Hook("ray", "ray_calls:install", IDENTITY),
     Hook("ray.actor", "ray_calls:install_actors", IDENTITY),
     Hook("verl.single_controller.base.worker", "worker.process:install", "placement of the workers"),
-    Hook(
-        "verl.single_controller.ray.base", "driver.worker_groups:install", "the last interval of the workers' figures"
-    ),
+    Hook("verl.single_controller.ray.base", "driver.worker_groups:install", LAST_INTERVAL),
     Hook("verl.trainer.ppo.ray_trainer", "driver.tracking:install_fit", LAST),
     Hook("verl.experimental.one_step_off_policy.ray_trainer", "driver.tracking:install_fit", LAST),
     Hook("verl.trainer.sft_trainer", "driver.tracking:install_fit", LAST),
@@ -61,17 +59,11 @@ HOOKS = (
     Hook("verl.trainer.ppo.metric_utils", "driver.batches:install", ROLLOUTS),
     Hook("verl.trainer.ppo.v1.trainer_base", "driver.batches:install_v1", GROUPS),
     Hook("transfer_queue", "rollout.tags:install", TERMS),
-    Hook(
-        "verl.experimental.separation.ray_trainer",
-        "driver.batches:install_separation",
-        "which step a rollout belongs to",
-    ),
+    Hook("verl.experimental.separation.ray_trainer", "driver.batches:install_separation", OWN_STEP),
     Hook("verl.trainer.ppo.core_algos", "worker.clip_ratio:install", "clip ratio by side"),
     Hook("verl.trainer.ppo.core_algos", "driver.per_token:install", PER_TOKEN),
     Hook("verl.workers.utils.losses", "driver.per_token:install_loss", PER_TOKEN),
-    Hook(
-        "verl.trainer.ppo.ray_trainer", "driver.per_token:install_penalty", "KL divergence of a penalty on the rewards"
-    ),
+    Hook("verl.trainer.ppo.ray_trainer", "driver.per_token:install_penalty", PENALTY),
     Hook("verl.utils.profiler.performance", "driver.timers:install", "spans of steps and phases"),
     Hook("verl.trainer.ppo.ray_trainer", "driver.validation:install", VALIDATIONS),
     Hook("verl.trainer.ppo.v1.trainer_base", "driver.validation:install", VALIDATIONS),

@@ -12,7 +12,7 @@ from akka_otel_callbacks.common.run.model_name import model_name, run_name
 from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
-from akka_otel_callbacks.verl.config import get as get  # other modules have it from here
+from akka_otel_callbacks.verl.config import get
 
 METHODS: Mapping[str, str] = {"gae": "PPO", "reinforce_plus_plus": "REINFORCE++", "optimal_token_baseline": "OTB"}
 """Advantage estimators whose name is not the method's. Any other goes by its own name in capitals."""

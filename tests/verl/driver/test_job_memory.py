@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -82,17 +81,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Ray:
     return ray
 
 
-def elsewhere(function: Callable[[], Any]) -> Any:
-    """What a function gives on another thread, as the exporter's is."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
 def answered(memory_of_job: JobMemory, row: Any = UPDATE) -> StepMemory | None:
-    return elsewhere(memory_of_job.ask(row))
+    return memory_of_job.ask(row)()
 
 
 def test_the_jobs_figures_are_those_of_its_fullest_worker(job: Ray) -> None:
@@ -204,22 +194,16 @@ def test_a_backlog_of_steps_does_not_add_up(job: Ray, monkeypatch: pytest.Monkey
     for each in hanging:
         each.start()
     started = time.monotonic()
-    assert [elsewhere(each.result) for each in hanging] == [None] * 5
+    assert [each.result() for each in hanging] == [None] * 5
     assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 0.5
 
 
 def test_one_request_at_a_time(job: Ray) -> None:
+    """And the training thread waits for none: the first is still under way when the second is refused."""
     job.hanging.add("a")
     memory_of_job = JobMemory({})
     assert memory_of_job.ask(UPDATE) is not None
     assert memory_of_job.ask(UPDATE) is None
-
-
-def test_the_training_thread_waits_for_nothing(job: Ray) -> None:
-    job.hanging.add("a")
-    started = time.monotonic()
-    assert JobMemory({}).ask(UPDATE)() is None
-    assert time.monotonic() - started < 0.3
 
 
 def test_a_worker_that_died_is_left_out(job: Ray) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -26,10 +26,10 @@ ID_FIELDS = ("traceId", "spanId", "parentSpanId")
 
 
 class MetricFile(MetricExporter):
-    """Appends one `{"resourceMetrics": …}` document per export, cumulative."""
+    """Appends one `{"resourceMetrics": …}` document per export, with cumulative totals: it asks for no deltas."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(preferred_temporality=dict.fromkeys(_instrument_types(), AggregationTemporality.CUMULATIVE))
+        super().__init__()
         self._lines = JsonLines(path)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
@@ -90,16 +90,3 @@ def _hex_ids(value: Any) -> Any:
             key: base64.b64decode(item).hex() if key in ID_FIELDS else _hex_ids(item) for key, item in value.items()
         }
     return value
-
-
-def _instrument_types() -> tuple[type, ...]:
-    from opentelemetry.sdk import metrics
-
-    return (
-        metrics.Counter,
-        metrics.UpDownCounter,
-        metrics.Histogram,
-        metrics.ObservableCounter,
-        metrics.ObservableUpDownCounter,
-        metrics.ObservableGauge,
-    )

@@ -58,7 +58,7 @@ class FakeGpu:
             "rows_pending": 0,
         }
     )
-    """Field values by the names of `figures.FIELDS`; one that is missing is not supported."""
+    """Field values by the names of `readings.FIELDS`; one that is missing is not supported."""
 
 
 class FakeNvml:

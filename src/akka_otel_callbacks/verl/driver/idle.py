@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.vocabulary import Row
-from akka_otel_callbacks.verl.settings import get
 
 TRAINER, ROLLOUT = names.RlRole.TRAINER, names.RlRole.ROLLOUT
 ONE_STEP_OFF_KEY = "timing_s/generate_async"

@@ -11,9 +11,9 @@ from typing import Any
 
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.memory.account import StepMemory, most_reserved
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.vocabulary import SFT_STEP_KEY, Logged
 from akka_otel_callbacks.verl.driver.worker_groups import driven_workers
-from akka_otel_callbacks.verl.settings import get
 from akka_otel_callbacks.verl.worker import memory
 
 ANSWER_TIMEOUT_S = 0.5
@@ -86,7 +86,6 @@ class Request(threading.Thread):
         self._job = job
         self._result: StepMemory | None = None
         self._began = time.monotonic()
-        self._training_thread = threading.get_ident()
 
     @guarded
     def run(self) -> None:
@@ -99,10 +98,9 @@ class Request(threading.Thread):
             self._result = self._job.received(answers, complete=len(answers) == len(calls))
 
     def result(self) -> StepMemory | None:
-        """The job's figures. None if no worker answered in time. The training thread may have to translate steps when
-        the exporter does not get to them, and then takes the answers that are there."""
-        if threading.get_ident() != self._training_thread:
-            self.join(max(0.0, self._began + WAIT_TIMEOUT_S - time.monotonic()))
+        """The job's figures. None if no worker answered in time. It waits for the answers: only on the translator's
+        thread."""
+        self.join(max(0.0, self._began + WAIT_TIMEOUT_S - time.monotonic()))
         return self._result
 
 

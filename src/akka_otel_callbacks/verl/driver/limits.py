@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.unusable import rejects_tokens
-from akka_otel_callbacks.verl.settings import get, max_completion_length
+from akka_otel_callbacks.verl.settings import max_completion_length
 
 ROLLOUT = "actor_rollout_ref.rollout"
 TOOL_PATHS = ("tool_config_path", "function_tool_path")

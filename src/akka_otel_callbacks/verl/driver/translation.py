@@ -13,6 +13,7 @@ from akka_otel_callbacks.common.recording.memory import set_memory
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.idle import idle
 from akka_otel_callbacks.verl.driver.job_memory import MemoryOfStep
 from akka_otel_callbacks.verl.driver.limits import Limits, limits
@@ -29,7 +30,7 @@ from akka_otel_callbacks.verl.driver.vocabulary import (
     row_of,
     sft_step,
 )
-from akka_otel_callbacks.verl.settings import get, is_rl, trainer_processes
+from akka_otel_callbacks.verl.settings import is_rl, trainer_processes
 
 
 @dataclass(slots=True)

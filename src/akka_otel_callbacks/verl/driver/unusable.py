@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.verl.config import get
 from akka_otel_callbacks.verl.driver.per_token import ENTROPY as ENTROPY_PER_TOKEN
 from akka_otel_callbacks.verl.driver.per_token import KL as KL_PER_TOKEN
 from akka_otel_callbacks.verl.driver.per_token import TOKEN_MEAN, is_kl
-from akka_otel_callbacks.verl.settings import get, trainer_processes
+from akka_otel_callbacks.verl.settings import trainer_processes
 
 ACTOR = "actor_rollout_ref.actor"
 CLIPS_RATIOS = frozenset({"vanilla", "gspo", "cispo", "bypass_mode"})
