@@ -162,6 +162,22 @@ def test_one_rollout_with_a_penalty_does_not_put_all_others_at_the_ceiling(tmp_p
     assert found(record(tmp_path, 60, figures=penalised)) == {}
 
 
+def test_one_rollout_with_an_absurd_reward_does_not_hide_the_ceiling(tmp_path: Path) -> None:
+    def odd(number: int) -> dict[str, object]:
+        return {"reward": min(number / 30, 1.0), "reward_max": 1000.0 if number == 7 else 1.0, "reward_min": 0.0}
+
+    message = "a mean of 1 lately; hardly a step had a rollout with more than 1"
+    assert found(record(tmp_path, 60, figures=odd)) == {"Reward at its ceiling": [message]}
+
+
+@pytest.mark.parametrize("steps", [20, 160])
+def test_no_ceiling_where_two_steps_had_a_rollout_with_more(tmp_path: Path, steps: int) -> None:
+    def seldom(number: int) -> dict[str, object]:
+        return {"reward": 0.5, "reward_max": 1.0 if number in (12, 14) else 0.5, "reward_min": 0.0}
+
+    assert found(record(tmp_path, steps, figures=seldom)) == {}
+
+
 def test_of_figures_that_are_nan_from_the_beginning_the_first_step_is_named(tmp_path: Path) -> None:
     """Also of one term where the other one is a number."""
     nan = float("nan")

@@ -6,7 +6,8 @@ The thresholds stand here, each with its reason. The alert rules in `deploy/` ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from itertools import pairwise
 from statistics import median
 
@@ -30,9 +31,10 @@ depends much on a step's prompts, so that every step lately must be above every 
 ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
 """Of 0.05 nats per token the likeliest token has a probability of about 0.99: nothing is left to explore. Entropy falls
 in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
-CEILING = 0.98
-"""Of the way to the highest reward that any rollout ever got, from the lowest that a usual step had in any part of the
-run: one rollout with a penalty of -100 must not make everything else look as if it were at the ceiling."""
+CEILING, CEILING_STEPS = 0.98, 50
+"""Of the way from the lowest reward that a usual step had in any part of the run, to the highest that rollouts reached
+in two of any fifty steps. One rollout with a penalty of -100 must not make everything else look as if it were at the
+ceiling, and one that a broken grader gave 1000 must not hide it for good."""
 GRADER_FAILURES, TOOL_FAILURES = 0.01, 0.5
 """A failed call counts as a score of 0. Models fail with tools while they learn, graders should not."""
 HELD_OUT_MORE, EVALUATIONS = 0.1, 3
@@ -107,9 +109,15 @@ def entropy_collapse(run: History) -> Iterator[str]:
 def ceiling(run: History) -> Iterator[str]:
     mean, low, high = map(run.course, (names.RL_STEP_REWARD, names.RL_STEP_REWARD_MIN, names.RL_STEP_REWARD_MAX))
     if mean and low and high and lately(mean) and lately(low):
-        lowest, highest, now = min(map(median, windows(low))), max(high.y), median(lately(mean))
+        lowest, highest, now = min(map(median, windows(low))), _reached(high.y), median(lately(mean))
         if highest > lowest and now >= lowest + CEILING * (highest - lowest):
-            yield f"a mean of {now:.4g} lately; no rollout ever got more than {highest:.4g}"
+            yield f"a mean of {now:.4g} lately; hardly a step had a rollout with more than {highest:.4g}"
+
+
+def _reached(values: Sequence[float]) -> float:
+    """The highest value that two of any fifty in a row reached; of fewer than fifty, two of them all."""
+    size = min(CEILING_STEPS, len(values))
+    return max(nlargest(2, values[end - size : end])[-1] for end in range(len(values), size - 1, -size))
 
 
 def grader_failures(run: History) -> Iterator[str]:
