@@ -33,18 +33,18 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(encoding="utf-8"))
 
-    @property
+    @cached_property
     def imports(self) -> set[str]:
         """What it imports at any time, with full names. What only a type checker reads is left out."""
         return set(_imports(self.tree))
 
-    @property
-    def words(self) -> Iterator[ast.Constant]:
+    @cached_property
+    def words(self) -> list[ast.Constant]:
         """Every string that is not a docstring or another bare one."""
-        bare = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
-                yield node
+        nodes = [*ast.walk(self.tree)]
+        bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        strings = (node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        return [node for node in strings if id(node) not in bare]
 
     def lies_in(self, folder: str) -> bool:
         return self.name == folder or self.name.startswith(f"{folder}.")

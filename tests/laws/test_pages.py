@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 from collections.abc import Iterator
@@ -35,10 +36,12 @@ def blocks(page: Path, language: str) -> Iterator[str]:
     return (code for marked, code in BLOCK.findall(text(page)) if marked == language)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)}
 
 
+@functools.cache
 def public() -> list[str]:
     """The modules that `docs/README.md` lists as the public surface."""
     return re.findall(rf"^\| `({PACKAGE}[\w.]*)`", text(ROOT / "docs/README.md"), re.MULTILINE)
