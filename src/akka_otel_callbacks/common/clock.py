@@ -21,7 +21,8 @@ class Clock:
         return time.monotonic_ns() + self._ahead_ns
 
     def unix_ns(self, monotonic_ns: int) -> int:
-        """The Unix time of an earlier `time.monotonic_ns`. To read that alone takes a fraction of `now_ns`."""
+        """The Unix time in nanoseconds of an earlier reading of `time.monotonic_ns`. To take that reading costs a
+        fraction of `now_ns`."""
         self._ahead_ns = max(self._ahead_ns, self._measured_ns())
         return monotonic_ns + self._ahead_ns
 

@@ -19,18 +19,19 @@ Role = Callable[[], "str | None"]
 
 
 class Companion:
-    """The telemetry of such a process. It opens on a thread of its own, because the training must not wait until
-    another process has told which run this one is part of.
+    """The telemetry of a process beside the one that reports the steps. It opens on a thread of its own, because the
+    training must not wait until another process has told which run this one is part of.
 
     Args:
-        identity: gives who the process is. None: nobody tells which run it is part of, and nothing is published.
-        gpus: gives its GPUs.
+        identity: returns who the process is. None if nobody tells which run it is part of: then nothing is published.
+        gpus: returns its GPUs.
         rank: its rank among the processes of its kind.
         writer: its name among the processes that write the run's embedded files.
-        role: as `Placement` has it. None is a trainer. It is asked before anything else, and at every export.
-        without_gpu: whether it says where it runs even if it holds no GPU.
-        environ: gives the variables that choose its exporters.
-        within: gives the job's span, as `Telemetry.start` has it. It is asked once the identity is known.
+        role: returns what the process does, see `Placement`. Without it the process is a trainer. It is called before
+            anything else, and at every export.
+        without_gpu: whether it publishes where it runs even if it holds no GPU.
+        environ: returns the variables that choose its exporters.
+        within: returns the job's span, see `Telemetry.start`. It is called once the identity is known.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Companion:
     @guarded
     def _open(self) -> None:
         if self._role is not None:
-            self._role()  # who has it may be gone before the first export
+            self._role()  # the object that knows it may be gone before the first export
         identity = self._identity()
         if identity is None:
             return

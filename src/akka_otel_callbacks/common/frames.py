@@ -14,9 +14,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 GIVE_AWAY = frozenset({"locals", "vars"})
-"""Functions that give the dictionary to who calls them."""
+"""Functions that give the dictionary to their caller."""
 HELD_BY_FRAME = 3
-"""References to a dictionary that only its frame has, while `sys.getrefcount` is asked for a variable of ours."""
+"""How many references `sys.getrefcount` counts to a dictionary that only its frame and our own variable have."""
 
 
 def variables(*names: str) -> Iterator[Mapping[str, Any]]:

@@ -42,13 +42,13 @@ def _as_float(value: float) -> float:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean, None of nothing."""
+    """The arithmetic mean. None without values."""
     return sum(values) / len(values) if values else None
 
 
 def are_finite(values: Sequence[float | None]) -> bool:
-    """Whether all of them are finite numbers, told by their sum, which takes a twentieth of what a look at each of them
-    takes. False also where the sum overflows."""
+    """Whether all values are finite numbers. It looks at their sum, which takes a twentieth of the time that a look at
+    each value takes. False also where the sum overflows."""
     try:
         return math.isfinite(sum(values))  # type: ignore[arg-type]
     except TypeError:  # one is None
@@ -56,8 +56,8 @@ def are_finite(values: Sequence[float | None]) -> bool:
 
 
 def sample_std(values: Sequence[float]) -> float | None:
-    """The standard deviation with Bessel's correction (n - 1), as TRL and torch give it; 0 for a single value, None
-    of nothing."""
+    """The standard deviation with Bessel's correction (n - 1), as TRL and torch give it. It is 0 for a single value,
+    and None without values."""
     if len(values) < 2:
         return 0.0 if values else None
     center = sum(values) / len(values)

@@ -27,9 +27,9 @@ def underscored(name: str) -> str:
 
 
 def label(value: str) -> str:
-    """An attribute's value that every exporter takes: no lone surrogate, which is no UTF-8 and makes the whole export
-    fail, no control character, and not longer than `LONGEST_LABEL`. One that had to be changed ends in a digest, so
-    that two of them stay two series."""
+    """An attribute's value in a form that every exporter takes. A lone surrogate, which is not UTF-8, would make the
+    whole export fail. It is replaced, like control characters, and what is longer than `LONGEST_LABEL` is cut. A value
+    that had to be changed ends in a digest, so that two such values stay two series."""
     if len(value) <= LONGEST_LABEL and value.isprintable():
         return value
     digest = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()[:DIGEST_LENGTH]

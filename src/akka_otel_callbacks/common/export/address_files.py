@@ -34,7 +34,7 @@ except ImportError:  # Windows: no lock, and so nobody can tell which process is
 PATTERN = "targets-*.json"
 """A `file_sd` path may have one star, in its last part: so the processes of all runs write to one folder."""
 LARGEST = 64 * 1024
-"""Bytes of a file that are read at most."""
+"""The most bytes that are read of a file."""
 META = "__meta_akka_otel_"
 """Prometheus drops what begins with `__meta_` after its relabelling. The run's labels stand on every series already; as
 labels of the target they would push those aside, as `exported_…`."""
@@ -53,7 +53,7 @@ class AddressFile:
     """The file of this process, or of one of several endpoints in it.
 
     Args:
-        folder: where it is to lie; it is made where it is missing.
+        folder: the folder for the file. It is made if it is missing.
         address: what a Prometheus is to scrape, `host:port`.
     """
 
@@ -75,7 +75,8 @@ class AddressFile:
         _published.add(self)
 
     def withdraw(self) -> None:
-        """Removes it. Doing so twice is doing it once. Where it cannot be, others see that its process is gone."""
+        """Removes the file. A second call does nothing. If the file cannot be removed, others still see that its
+        process is gone."""
         _published.discard(self)
         if self._writing is not None:
             self._writing.join()
@@ -140,7 +141,7 @@ class Found:
 
 
 def look(folder: Path) -> list[Found]:
-    """The files in a folder, by name. What is not from here is left out, whatever it is.
+    """The address files in a folder, sorted by name. Any other file is left out.
 
     Raises:
         OSError: the folder cannot be read.
@@ -150,7 +151,7 @@ def look(folder: Path) -> list[Found]:
 
 
 def sweep(folder: Path) -> list[Found]:
-    """Removes the files whose process is gone, and says which these were. That of another user may have to stay.
+    """Removes the files of processes that are gone, and returns them. The file of another user may have to stay.
 
     Raises:
         OSError: the folder cannot be read.
@@ -179,7 +180,8 @@ def _read(path: Path) -> Found | None:
 
 
 def _hold(file: BinaryIO) -> None:
-    """Locks the file for as long as it is open. Not every file system has locks; on one without, nobody is gone."""
+    """Locks the file for as long as it is open. Not every file system has locks. On one without, no process counts as
+    gone."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 kept: TextIO | None = None
-"""The stream in place of the current stdout, for a program that hides what others write there."""
+"""If set, the exporters write to this stream instead of the current stdout. A program sets it that hides what others
+write to stdout."""
 
 
 class Stdout:

@@ -28,7 +28,7 @@ class Reply:
     Attributes:
         delivered: the receiver took all of it.
         reason: why it did not, or what it says although it did. One line, without secrets.
-        kind: which reasons are the same trouble: a status, or where nobody answered the kind of error.
+        kind: groups reasons that are the same trouble: the status, or the kind of error if nobody answered.
         status: the HTTP status, where there was one.
         retryable: another attempt may succeed.
         retry_after_s: how long the receiver wants to be left alone.
@@ -71,7 +71,7 @@ class Reply:
 
 
 class Acceptance:
-    """Whether one collector accepts what the exporters send that send to it, and what people are told of that."""
+    """Whether one collector accepts what is sent to it, and what people have been told about that."""
 
     def __init__(self) -> None:
         self._failing: set[object] = set()

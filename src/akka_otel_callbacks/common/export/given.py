@@ -16,7 +16,8 @@ from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
 
 
 class GivenProvider:
-    """An `Outlet`. Its readers are not ours and can only read instruments. At the end it is flushed, not shut down.
+    """An `Outlet` for a program's own provider. Its readers are not ours and can only read instruments. At the end the
+    provider is flushed, not shut down.
 
     Args:
         provider: the program's.
@@ -48,5 +49,6 @@ class GivenProvider:
         return True
 
     def missing(self, timeout_s: float) -> list[str]:
-        """Nothing is known of it. If the flush takes too long, its thread is still there."""
+        """Empty: nobody knows what the program's readers have exported. A flush that takes too long shows by its
+        thread, which is still there."""
         return []

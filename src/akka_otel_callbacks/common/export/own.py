@@ -1,4 +1,4 @@
-"""Our own exporters, as the environment asks for them."""
+"""The package's own exporters, as the environment asks for them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class OwnExporters:
-    """An `Outlet`. They get data: every step, and a histogram as a whole, where an instrument takes value by value and
-    shows the latest.
+    """An `Outlet` for the exporters that the environment asks for. They get finished data: every step, and whole
+    histograms. An OpenTelemetry instrument would take one value at a time and show the latest.
 
     Args:
         outputs: the opened targets.
         resource: who the process is.
         steps: None for a process that reports none.
-        share: when in the interval the first export is, from 0 to 1.
-        user_metrics: gives the program's own metrics, None while it has none.
+        share: where in the interval the first export falls, from 0 to 1.
+        user_metrics: returns the program's own metrics, None while it has none.
     """
 
     takes = True

@@ -58,14 +58,14 @@ class Run:
     user_metrics: Callable[[], UserMetrics | None] = lambda: None
     """The program's own metrics, as soon as it has any."""
     clock: Callable[[], int] = now_ns
-    """The time of what is collected. That of a past run is not now."""
+    """Gives the time of a collection in Unix nanoseconds. For a past run that is not now."""
     is_live: bool = True
     """Whether the latest figures hold until the moment of an export, and not only at their step."""
 
 
 class Producer:
-    """Hears of every record, and gives out data. What `collect` gave stays unsent until `sent` says that it arrived:
-    the steps and the changes of an export that failed are part of the next one.
+    """Turns what is recorded into OpenTelemetry data for one exporter. What `collect` returned stays unsent until
+    `sent` says that it arrived: the steps and the changes of an export that failed are part of the next one.
 
     Args:
         deltas: the kinds of metric that are exported as the change since the last export, instead of the total.
@@ -126,7 +126,7 @@ class Producer:
         if self._moments:
             self.unsent.sent(self._moments[-1].time_ns, rejected=rejected)
         before, self._sent_totals, self._sent_ns = self._sent_totals, self._totals, self._collected_ns
-        if rejected:  # how many steps were must arrive all the same
+        if rejected:  # the count of dropped steps must still arrive
             dropped = {series: before.get(series, 0) for series in self._totals if series[0] is names.TELEMETRY_DROPPED}
             self._sent_totals = self._totals | dropped
         if Kind.HISTOGRAM in self._deltas:
@@ -146,8 +146,8 @@ class Producer:
         yield from self._histograms(new)
 
     def _recorded(self) -> tuple[list[Moment], Snapshot, int, dict[Series, Tally]]:
-        """What steps reported: since the last export that arrived, what holds now, up to when it is known, and what
-        came for the histograms."""
+        """The moments since the last export that arrived, what holds now, the time up to which that is known, and the
+        new values of the histograms."""
         steps = self._run.steps
         self._collected_ns = max(self._run.clock(), self._collected_ns + 1)
         if steps is None:
@@ -203,7 +203,8 @@ class Producer:
 
 
 def _courses(moments: Iterable[Moment], board: Board, until_ns: int) -> dict[Metric, Courses]:
-    """Every figure, at the time of each step that had it, and at last at the time up to which the board holds."""
+    """Every figure: one point at the time of each step that had it, and a last point at the time up to which the board
+    holds."""
     courses: defaultdict[Metric, Courses] = defaultdict(Courses)
     for time_ns, figures in [*moments, Moment(until_ns, board.figures())]:
         for metric, points in figures.items():

@@ -86,7 +86,8 @@ class Push:
         return "it did not take them" if ended else f"it did not answer within {timeout_s:g} s"
 
     def _reply(self) -> Reply:
-        """The receiver's reply to the newest export. None of a file, which says nothing."""
+        """The receiver's reply to the newest export. A file gives none, so its reply only says whether the export
+        arrived."""
         return getattr(self._exporter, "reply", None) or Reply(self._arrived)
 
 

@@ -31,7 +31,7 @@ SHORTEST = 4
 
 def redact_url(url: str) -> str:
     """The URL without what authenticates: user and password, the query's values, the fragment, and the parts of the
-    path that look like tokens. One that lacks its scheme or stands in quotes loses them, too."""
+    path that look like tokens. They are also hidden if the URL lacks its scheme or stands in quotes."""
     try:
         urlsplit(url)
     except ValueError:  # not a URL, and nobody knows what is in it

@@ -95,18 +95,19 @@ def runs_folder(environ: Mapping[str, str]) -> Path:
 
 
 def beside_training(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process beside the one that reports the steps, which is scraped under the port that the
-    environment names. This one takes any other."""
+    """The environment for a process beside the one that reports the steps. That one is scraped under the port that the
+    environment names, and this one takes any other port."""
     return {**environ, PORT: "0"}
 
 
 def also_in_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that may end before anybody scrapes it: what is scraped is in files, too."""
+    """The environment for a process that may end before anybody scrapes it: its figures also go to files."""
     return _for_scrape(environ, f"{PrometheusTarget.kind},{FileTarget.kind}")
 
 
 def without_scrape(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of what nobody can scrape, such as the past: it is in files instead."""
+    """The environment for figures that nobody can scrape, such as those of a past run: files take the place of the
+    scrape."""
     return _for_scrape(environ, FileTarget.kind)
 
 

@@ -14,7 +14,7 @@ from akka_otel_callbacks.common.run import current
 
 
 class Hearing(logging.Filter):
-    """Lets every line pass."""
+    """Hands every line to the telemetry that is open, and lets all of them pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         with suppress(Exception):  # a line about it would come here again
@@ -27,5 +27,5 @@ _hearing = Hearing()
 
 
 def hear() -> None:
-    """From now on. Once is enough."""
+    """Hears the package's log lines from now on. A second call changes nothing."""
     logger.addFilter(_hearing)

@@ -11,7 +11,7 @@ from akka_otel_callbacks.common.threads import ExportLoop
 
 
 class Logs:
-    """Every place that asked for them. There is no such place by default."""
+    """Hands log lines to every place that the environment asks for. By default there is none."""
 
     def __init__(self, pushes: Sequence[LogPush] = ()) -> None:
         self._pushes = pushes

@@ -25,7 +25,7 @@ class LogExporter(Protocol):
     """One place that log records go to."""
 
     def export(self, request: ExportLogsServiceRequest) -> bool:
-        """Whether all of it arrived."""
+        """Sends a message, and says whether all of it arrived."""
 
     def hurry(self) -> None:
         """Has the next attempt follow at once, because the time is running out."""
@@ -34,7 +34,7 @@ class LogExporter(Protocol):
 
 
 class LogPush:
-    """Sends records soon after they come, and again what did not arrive.
+    """Sends records soon after they come, and sends those again that did not arrive.
 
     Args:
         exporter: takes them.
@@ -55,14 +55,14 @@ class LogPush:
         self.loop = ExportLoop(self._export, exporter.close, INTERVAL_S, PAUSE_S)
 
     def add(self, line: logging.LogRecord) -> None:
-        """Takes a line of any thread."""
+        """Takes a line. Any thread may call it."""
         with self._changing:
             self._waiting.append(Record.of(line))
             self._drop()
         self.loop.step_reported()
 
     def hurry(self) -> None:
-        """As of `LogExporter.hurry`."""
+        """See `LogExporter.hurry`."""
         self._exporter.hurry()
 
     def say_what_is_missing(self) -> None:

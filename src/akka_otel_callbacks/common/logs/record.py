@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.vocabulary.metric import Event
 LONGEST = 4096
 """Characters of a body."""
 EVENT, ATTRIBUTES = "akka_otel_event", "akka_otel_attributes"
-"""Under which names a line has what `event` gives it."""
+"""The attributes of a line of `logging` that carry what `about` gives it."""
 
 
 def about(event: Event, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +40,8 @@ class Record:
 
     @classmethod
     def of(cls, line: logging.LogRecord) -> Record:
-        """An exception is there by the name of its class alone: its message may quote the data."""
+        """Makes a record of a line. Of an exception it keeps only the name of the class: a message may quote the
+        data."""
         given = line.args if isinstance(line.args, tuple) else ()
         errors = [arg for arg in (*given, (line.exc_info or (None, None))[1]) if isinstance(arg, BaseException)]
         told = tuple(type(arg).__name__ if isinstance(arg, BaseException) else arg for arg in given)

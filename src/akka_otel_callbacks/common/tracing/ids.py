@@ -20,10 +20,10 @@ class UnseededIds(IdGenerator):
 
 
 class Planned(UnseededIds):
-    """IDs of which the first span's are known beforehand.
+    """IDs of spans of which the first one's are known beforehand.
 
     Args:
-        first: that span; a span in its place that is not valid has new IDs.
+        first: the span with these IDs. If it is not valid, the first span gets new IDs, too.
     """
 
     def __init__(self, first: SpanContext) -> None:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """What was between two moments, in `time.perf_counter`'s seconds.
+    """A stretch of time. Its start and end are seconds of `time.perf_counter`.
 
     Attributes:
-        error: the exception that ended it, by its class. None where none did.
+        error: the class of the exception that ended it. None if none did.
     """
 
     name: str

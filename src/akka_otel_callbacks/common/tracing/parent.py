@@ -23,8 +23,8 @@ MEMBER = re.compile(
 
 
 def parent_context(environ: Mapping[str, str]) -> Context:
-    """The context that `TRACEPARENT` and `TRACESTATE` name; an empty one where they are missing or malformed. The SDK
-    prints the state's members that it cannot use, which vendors put what they like in."""
+    """The context that `TRACEPARENT` and `TRACESTATE` name; an empty one where they are missing or malformed. A
+    malformed state is not handed to the SDK, which would log the members that it cannot use. They may hold anything."""
     carrier = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if environ.get(name.upper())}
     if not _is_state(carrier.get("tracestate", "")):
         del carrier["tracestate"]

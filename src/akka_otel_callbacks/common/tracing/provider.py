@@ -55,7 +55,7 @@ def private_provider(
 def provider_without_exporters(
     resource: Resource, environ: Mapping[str, str], ids: IdGenerator | None = None
 ) -> TracerProvider:
-    """It decides as the environment says which traces are sampled.
+    """A provider that exports nothing yet. The environment decides which traces it samples.
 
     Raises:
         ValueError: a variable with a limit of spans is wrong.
@@ -79,7 +79,8 @@ def unwatched(make: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _positive(environ: Mapping[str, str], name: str, default: int) -> int:
-    """The SDK takes an empty variable for a wrong one, and prints a traceback of each."""
+    """A variable as a positive integer. The SDK takes an empty variable for a wrong one, and prints a traceback for
+    each wrong one."""
     text = environ.get(name, "").strip()
     if not text:
         return default

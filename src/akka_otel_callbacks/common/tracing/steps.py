@@ -1,4 +1,5 @@
-"""The spans of a step and of its phases, written once they have ended, as the engine's clock had them."""
+"""The spans of a step and of its phases. They are written once they have ended, with the times of the engine's
+clock."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class StepSpans:
     """A capture of one step's time.
 
     Attributes:
-        step: the whole of it. None where that is not known.
-        phases: of it, and of what lies between it and the step before, which stands under the job.
+        step: the whole step. None if that is not known.
+        phases: those of the step, and those between it and the step before. The latter stand under the job.
         number: the engine's own. None for a step that did not end.
     """
 

@@ -22,7 +22,7 @@ class Trace:
     """The spans of one process of a job.
 
     Args:
-        tracer: makes them.
+        tracer: makes the spans.
         parent: where the process stands: what started it, or the job's span in another process.
         has_job: whether the job's span is this process's. Otherwise its spans stand under `parent`.
         start_ns: when the job began, as Unix time; now without it.
@@ -76,7 +76,8 @@ class Trace:
     def start(
         self, name: str, start_ns: int, parent: Span | None = None, attributes: Mapping[str, Any] | None = None
     ) -> Span:
-        """As `begin`, for a span that has ended already and is written as a whole: the job's end leaves it alone."""
+        """Like `begin`, but the end of the job leaves the span alone. It is for a span that has ended already and is
+        written as a whole."""
         from opentelemetry.trace import set_span_in_context
 
         context = self._context if parent is None else set_span_in_context(parent)
@@ -111,7 +112,7 @@ class Trace:
 
 
 def mark_failed(span: Span, error: type[BaseException]) -> None:
-    """The class alone: a message may quote the data."""
+    """Marks a span as failed with the class of its exception alone: a message may quote the data."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute(names.ATTR_ERROR_TYPE.name, error.__name__)

@@ -63,7 +63,7 @@ class FileTarget(Target):
 
 
 def why_not_written(path: Path) -> str:
-    """Why a file cannot be written, and folders made for it. Empty where it can."""
+    """Why a file, with the folders above it, cannot be written. Empty if it can."""
     try:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         is_usable = existing.is_file() if existing == path else existing.is_dir()

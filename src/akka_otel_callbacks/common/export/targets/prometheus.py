@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"
 DEFAULT_HOST, DEFAULT_PORT = "localhost", 9464
 LABELS = frozenset(attribute.name for attribute in names.PROMOTED_ATTRIBUTES)
-"""What of the resource each series carries, so that a query of one run needs no join with `target_info`."""
+"""The resource attributes that each series carries, so that a query of one run needs no join with `target_info`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrometheusTarget(Target):
 
     host: str
     port: int
-    """The one that is asked for; 0 is any. Where another process has it, any other is taken."""
+    """The port that is asked for; 0 stands for any free one. If another process has it, any free one is taken."""
     folder: Path
     """Where a Prometheus looks for the addresses of all processes."""
 
@@ -109,7 +109,7 @@ class PrometheusTarget(Target):
         return Answer(True, f"the address is free, and will stand in {files}{served}")
 
     def _served(self) -> str:
-        """What is served already, for people."""
+        """A line that lists the endpoints that are there already. Empty without any."""
         try:
             found = [each.address for each in look(self.folder) if each.alive is not False]
         except OSError:  # there is no such folder yet

@@ -67,7 +67,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Target(ABC):
-    """Making one has no side effect; opening it raises whatever its libraries raise."""
+    """A place that signals go to. Making one has no side effect. Opening it raises whatever its libraries raise."""
 
     kind: ClassVar[str]
     signals: ClassVar[tuple[str, ...]]
