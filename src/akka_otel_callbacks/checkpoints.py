@@ -1,13 +1,13 @@
 """Measures what happens to checkpoints beyond the engines' own saves: staging, publication, restoring.
 
-with checkpoints.publish(snapshot_id=snapshot.id, storage_mode=StorageMode.OBJECT_STORE):
-    with checkpoints.catalog_reserve():
-        catalog.reserve(snapshot)
-    with checkpoints.upload(artifact_kind=ArtifactKind.FULL_STATE) as upload:
-        for file in snapshot.files:
-            upload.moved(store.put(file))
-    with checkpoints.catalog_acknowledge():
-        catalog.acknowledge(snapshot)
+    with checkpoints.publish(snapshot_id=snapshot.id, storage_mode=StorageMode.OBJECT_STORE):
+        with checkpoints.catalog_reserve():
+            catalog.reserve(snapshot)
+        with checkpoints.upload(artifact_kind=ArtifactKind.FULL_STATE) as upload:
+            for file in snapshot.files:
+                upload.moved(store.put(file))
+        with checkpoints.catalog_acknowledge():
+            catalog.acknowledge(snapshot)
 
 Each block is one attempt: its duration, its outcome and, of a transfer, the bytes it moved are published with the run's
 own figures, and a span with its exact identities. An exception makes it a failure and is raised on unchanged. Without a
@@ -166,7 +166,7 @@ def reporting(
 
     Args:
         run_id: the run's ID, where neither way finds it.
-        attempt: as of the run's other telemetry, as is all that follows.
+        attempt: by default that of the run's other telemetry, as for all arguments that follow.
     """
     given = {names.ATTR_RUN_ID.name: run_id, names.ATTR_RUN_ATTEMPT.name: attempt, names.ATTR_PROJECT.name: project}
     said = {**(resource or {}), **{name: value for name, value in given.items() if value is not None}}

@@ -1,12 +1,12 @@
 """Telemetry in memory, for the tests of a program that trains.
 
-with telemetry_in_memory() as telemetry:
-    callback = AkkaTelemetryCallback(meter_provider=telemetry.meter_provider)
-    GRPOTrainer(..., callbacks=[callback]).train()
+    with telemetry_in_memory() as telemetry:
+        callback = AkkaTelemetryCallback(meter_provider=telemetry.meter_provider)
+        GRPOTrainer(..., callbacks=[callback]).train()
 
-assert telemetry.latest("rl.step.reward") > 0.5
-assert telemetry.latest("rl.step.reward.term", {"rl.term": "accuracy"}) > 0.5
-assert telemetry.latest("rl.step.count") == 10
+    assert telemetry.latest("rl.step.reward") > 0.5
+    assert telemetry.latest("rl.step.reward.term", {"rl.term": "accuracy"}) > 0.5
+    assert telemetry.latest("rl.step.count") == 10
 
 GPUs that are not there: `AkkaTelemetryCallback(gpus=fake_gpus(FakeNvml(FakeGpu(power_mw=300_000))))`.
 """

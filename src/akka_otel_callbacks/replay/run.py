@@ -207,8 +207,7 @@ def _named(paths: Sequence[Path]) -> str:
     while path.stem.startswith(("trainer_state", CHECKPOINT, "events.out")):
         path = path.parent
     name = path.name
-    while (
-        Path(name).suffix.lower() in SUFFIXES
-    ):  # what stands behind other dots belongs to the name, as in llama-3.1-8b
+    # What stands behind any other dot belongs to the name, as in llama-3.1-8b.
+    while Path(name).suffix.lower() in SUFFIXES:
         name = Path(name).stem
     return name or "log"

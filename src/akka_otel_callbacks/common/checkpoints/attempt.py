@@ -24,17 +24,17 @@ USUAL_REASON: Mapping[str, str] = {
     names.CheckpointOperation.CATALOG_ACKNOWLEDGE: Reason.CATALOG,
     names.CheckpointOperation.VALIDATE: Reason.VALIDATION,
 }
-"""Why an operation fails where nobody says why; any other for an internal reason."""
+"""The reason of a failure that nobody gives a reason for, by operation. For any other operation it is `internal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Times are Unix nanoseconds.
+    """One attempt at an operation. Times are Unix nanoseconds.
 
     Attributes:
-        failure_reason: None: it succeeded.
-        error: the class of what ended it, where that was an exception.
-        moved_bytes: of a transfer, what it really moved. None where that is not known.
+        failure_reason: why it failed. None if it succeeded.
+        error: the class of the exception that ended it. None without one.
+        moved_bytes: the bytes that a transfer really moved. None where that is not known.
     """
 
     operation: str
@@ -46,7 +46,8 @@ class Attempt:
     moved_bytes: float | None = None
 
     def publish(self, telemetry: Telemetry, span: Span | None = None) -> None:
-        """Figures and span. `span`: the one that was begun with the attempt; without, it is written as a whole."""
+        """Publishes the figures and the span. `span` is the one that was begun with the attempt. Without it a span is
+        written as a whole."""
         labels = self._labels()
         reason = {} if self.failure_reason is None else {names.ATTR_CHECKPOINT_FAILURE_REASON.name: self.failure_reason}
         seconds = (self.end_ns - self.start_ns) / 1e9

@@ -30,7 +30,8 @@ _told: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """None is not known. A value that its attribute cannot have is left out, with one warning for each."""
+    """What is known of an operation. None stands for what is not known. A value that its attribute cannot have is left
+    out, with one warning for each."""
 
     artifact_kind: str | None = None
     storage_mode: str | None = None
@@ -41,7 +42,7 @@ class Description:
     source_engine_step: int | None = None
 
     def with_more(self, **more: Any) -> Description:
-        """The same with some of it said anew. Raises TypeError for what no operation has."""
+        """The description with some values set anew. Raises TypeError for an argument that no operation has."""
         known = {**LABELS, **IDENTITIES}
         if unknown := more.keys() - known.keys():
             raise TypeError(f"a checkpoint operation has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
@@ -49,7 +50,7 @@ class Description:
         return replace(self, **{name: value for name, value in usable.items() if value is not None})
 
     def within(self, outer: Description) -> Description:
-        """What is not said here, as the operation around it says."""
+        """The description with its gaps filled from the operation around it."""
         own = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
         return replace(outer, **own)
 

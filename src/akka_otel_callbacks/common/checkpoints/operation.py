@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Operation")
 FAILURES_KEPT = 16
-"""Of the operations within one: the latest, in one of which its own failure may have its cause."""
+"""How many of the latest failures within an operation are kept. Its own failure may be caused by one of them."""
 
 _current: ContextVar[Operation | None] = ContextVar("checkpoint operation", default=None)
 _refused: ContextVar[tuple[Operation, ...]] = ContextVar("entered while under way", default=())
@@ -34,12 +34,12 @@ _refused: ContextVar[tuple[Operation, ...]] = ContextVar("entered while under wa
 class Operation:
     """Measures what happens within it. An exception makes it a failure, and is raised on unchanged.
 
-    One that is entered again is another attempt. While it is under way, also in another thread, that is none, with a
-    warning. Whatever is wrong with the telemetry is logged and never raised.
+    To enter it again is another attempt. To enter it while it is under way, also from another thread, is no attempt,
+    and costs a warning. Whatever is wrong with the telemetry is logged and never raised.
 
     Args:
         operation: one of the registry's.
-        description: what it is about; what that leaves open is as of the operation around it.
+        description: what it is about. The operation around it fills the gaps.
         telemetry: publishes it; by default, the run's in this process. Without any, nothing is measured.
         parent: the operation that it is a part of; by default, the one that encloses it in this thread or task.
     """
@@ -61,12 +61,13 @@ class Operation:
         self._failures: deque[tuple[BaseException, str]] = deque(maxlen=FAILURES_KEPT)
 
     def describe(self, **more: Any) -> None:
-        """Says what became known on the way, such as `snapshot_id`. It takes what the operation itself takes."""
+        """Adds what became known on the way, such as `snapshot_id`. It takes the same arguments as the operation
+        itself."""
         guarded(self._describe)(more)
 
     def failed(self, reason: str) -> None:
-        """Makes it a failure, with or without an exception, for one of the registry's reasons. One that it does not
-        have is `internal`, with a warning."""
+        """Makes it a failure, with or without an exception, for one of the registry's reasons. A reason that the
+        registry does not have becomes `internal`, with a warning."""
         self._reason = usable_value(names.ATTR_CHECKPOINT_FAILURE_REASON, reason) or Reason.INTERNAL
 
     def __enter__(self: Self) -> Self:
@@ -139,7 +140,7 @@ class Operation:
         return self._parent if self._parent is not None else self._outer
 
     def _is_part_of(self, whole: Operation) -> bool:
-        """Whether it is that one, or belongs to it, or to what belongs to it."""
+        """Whether it is that operation, or belongs to it directly or through others."""
         found: Operation | None = self
         while found is not None and found is not whole:
             found = found._around()
@@ -150,7 +151,8 @@ class Operation:
         return self._description if outer is None else self._description.within(outer._full_description())
 
     def _failure_reason(self, error: BaseException | None) -> str | None:
-        """Why it failed, None where it did not: what was said of it, then what failed within it, then the usual."""
+        """Why it failed. None if it did not. The first of these counts: the reason that was given, the reason of a
+        failure within it, and the operation's usual reason."""
         if self._reason is not None or error is None:
             return self._reason
         within = {id(failure): reason for failure, reason in self._failures}
@@ -184,8 +186,8 @@ class Transfer(Operation):
         super()._begin()
 
     def moved(self, size_bytes: float) -> None:
-        """Adds bytes that were really moved, from any thread and also before a failure; what was there already does not
-        count. Once it is given what is no size, the amount is not known, and nothing is published of it."""
+        """Adds bytes that were really moved, from any thread and also before a failure. Bytes that were there already
+        do not count. After a value that is no size, the amount counts as unknown and is not published."""
         size = number(size_bytes)
         with self._moving:
             if size is not None and 0 <= size < float("inf"):

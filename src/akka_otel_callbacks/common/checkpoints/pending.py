@@ -56,8 +56,8 @@ def _observe(telemetry: Telemetry) -> None:
 
 
 def _points(telemetry: Telemetry) -> Sequence[Point]:
-    """Of several telemetries of a process one has them, so that a sum over instances counts each snapshot once. The
-    last that ends has them in its last export."""
+    """If a process has several telemetries, one of them publishes the number, so that a sum over instances counts each
+    snapshot once. The last of them to end has it in its last export."""
     if not _sources or (telemetry_of_run() or telemetry) is not telemetry:
         return ()
     counts = [number(source.count()) for source in tuple(_sources)]

@@ -60,7 +60,7 @@ class Reporting:
 
     @property
     def telemetry(self) -> Telemetry | None:
-        """None where everything is switched off, and after the end."""
+        """What publishes the operations. None if everything is switched off, and after the end."""
         if self._telemetry is None:
             self._open()
         return self._telemetry

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from akka_otel_callbacks.common.telemetry import Telemetry
 
 _reporting: list[Reporting] = []
-"""Those that are open, which were opened for this."""
+"""The open telemetries that were opened for checkpoints."""
 
 
 def add(reporting: Reporting) -> None:
@@ -26,7 +26,7 @@ def remove(reporting: Reporting) -> None:
 
 
 def telemetry_of_run() -> Telemetry | None:
-    """What was opened for checkpoints, else the run's own. None in a process without any."""
+    """The telemetry that was opened for checkpoints, else the run's own. None in a process without any."""
     for reporting in reversed(tuple(_reporting)):
         if (telemetry := reporting.telemetry) is not None and not telemetry.closed:
             return telemetry
@@ -34,7 +34,7 @@ def telemetry_of_run() -> Telemetry | None:
 
 
 def lost(attempt: Attempt) -> None:
-    """Says what nobody will see. In a process that never had a telemetry, nobody expects it."""
+    """Warns of an attempt that is not published. In a process that never had a telemetry nobody expects it to be."""
     if current.was_open():
         logger.warning(
             "checkpoint %s (%s, %.1f s) ended after the run's telemetry and is not published. A publisher that "

@@ -12,7 +12,7 @@ class Call(NamedTuple):
 
     term: str
     seconds: float
-    """That it took for each of the rollouts."""
+    """How long it took for each of the rollouts."""
     rows: int = 1
     cause: str | None = None
     """Why there is no score; one of the registry's causes."""

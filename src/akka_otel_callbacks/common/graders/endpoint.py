@@ -26,7 +26,7 @@ KEY, BASE_URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 NO_KEY = "none"
 """A server of one's own may ask for no key; the client insists on one."""
 OURS = ("self", "model", "messages", "stream", "stream_options", "n")
-"""What a judge sets itself, or what would give more or less than one reply."""
+"""Arguments that a judge sets itself, or that would give more or less than one reply."""
 
 
 class Refused(Exception):
@@ -62,7 +62,7 @@ class Endpoint:
     concurrency: int
     """Most calls at a time in an event loop."""
     options: Mapping[str, Any] = field(repr=False)
-    """More of each request."""
+    """Further arguments of each request."""
 
     def __post_init__(self) -> None:
         known = inspect.signature(_openai().resources.chat.AsyncCompletions.create).parameters
@@ -95,7 +95,8 @@ class Endpoint:
             yield
 
     async def ask(self, messages: Messages) -> Any:
-        """What the endpoint answers. The client's own exceptions end here: they hold prompts, replies and keys.
+        """Asks the endpoint, and returns its answer. The client's own exceptions end here: they hold prompts, replies
+        and keys.
 
         Raises:
             GraderFailure: `timeout` or `unavailable`.

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 TERM = "__akka_otel_term__"
-"""On a function that notes its own calls, the term that it notes them under."""
+"""The attribute of a function that notes its own calls. It holds the term that they are noted under."""
 
 
 def unwrapped(function: Any) -> Any:
-    """What a `partial` calls."""
+    """The function behind any `partial` around it."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -25,13 +25,13 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def own_term(function: Any) -> str | None:
-    """The term that a function notes its calls under by itself. None of any other."""
+    """The term under which a function notes its own calls. None for a function that notes none."""
     term = getattr(unwrapped(function), TERM, None)
     return term if isinstance(term, str) else None
 
 
 def marked(function: Any, term: str) -> Any:
-    """The function named by its term, by which TRL calls its rewards.
+    """The function, renamed to its term: TRL names the rewards after the function.
 
     Raises:
         ValueError: the term is no name.

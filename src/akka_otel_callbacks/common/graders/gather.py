@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def gathered(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each of them returns, in their order. The first exception is raised when the others have been cancelled, so
-    that nothing goes on calling a judge that ended the job."""
+    """Runs them at the same time, and returns their results in order. The first exception is raised once the others
+    have been cancelled, so that nothing goes on calling a judge that ended the job."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return [*await asyncio.gather(*tasks)]

@@ -25,17 +25,17 @@ def graded(function: None = None, *, term: str, zero: Any = 0.0) -> Callable[[R]
 
 
 def graded(function: Rule | None = None, *, term: str, zero: Any = 0.0) -> Any:
-    """A rule under a name of its own, of which every row is timed. It is called as before, by TRL, by verl, or by a
-    reward function that combines several rules.
+    """Gives a rule a name of its own, and times how long it takes for each row. It is called as before, by TRL, by
+    verl, or by a reward function that combines several rules.
 
-    A rule scores a batch, as TRL's reward functions do, or a single row: then it has a parameter `prompt`,
-    `completion` or `solution_str`, and TRL's batches are handed to it row by row. It takes of a row's columns what it
-    has parameters for. A rule that raises `GraderFailure(cause)` has no score for that row.
+    A rule scores a batch, as TRL's reward functions do, or a single row: then it has a parameter `prompt`, `completion`
+    or `solution_str`, and gets TRL's batches row by row. It gets the columns of a row that it has parameters for. A
+    rule that raises `GraderFailure(cause)` has no score for that row.
 
     Args:
         function: the rule, a plain or an `async` function. Without it, `graded` is a decorator.
         term: the name of its term, such as `rule:score.py`. TRL shows its rewards under that name, too.
-        zero: what a row gets that could not be scored. A rule of verl's that returns a dict needs one with the same
+        zero: the score of a row that could not be scored. On verl a rule that returns a dict needs a dict with the same
             keys here, because verl expects them of every row.
 
     Raises:
@@ -89,7 +89,8 @@ def _of_async(rule: Rule, parameters: Parameters, term: str, zero: Any) -> Rule:
 
 
 def _single(rule: Rule, parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
-    """A call of one row. verl's has more than a rule may care for; anybody else's is passed as it is."""
+    """A call of the rule for one row. verl hands over more than a rule may take, so the rest is left out. Any other
+    call is passed on as it is."""
     row = parameters.among(named(kwargs)) if VERL_COMPLETION in kwargs else kwargs
     return functools.partial(rule, *args, **row)
 

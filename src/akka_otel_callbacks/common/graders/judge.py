@@ -28,9 +28,9 @@ UNREADABLE_HINT = "the last one was answered without a verdict: check the prompt
 class Judge:
     """A reward term that asks a model about each rollout: one call a rollout, several at a time.
 
-    A judge itself is a plain reward function, for TRL's batches and for a single row; `asynchronous` is the same as an
-    `async` function, for TRL's asynchronous rewards and verl's reward loop. A call that gives no verdict counts zero
-    and is counted under its cause. A judge that refuses the credentials, or fails too often in a row, ends the job with
+    A judge itself is a plain reward function, for TRL's batches and for a single row. `asynchronous` is the same as an
+    `async` function, for TRL's asynchronous rewards and verl's reward loop. A call without a verdict scores zero, and
+    is counted under its cause. A judge that refuses the credentials, or fails too often in a row, ends the job with
     a `JudgeStopped`.
 
     Args:
@@ -47,7 +47,7 @@ class Judge:
         retries: how often the client tries again where the endpoint could not be reached or was overloaded.
         concurrency: most calls at a time in an event loop.
         give_up_after: failures in a row, in one process, that end the job.
-        options: more of the request, such as `temperature=0` or `max_tokens=200`.
+        options: further arguments of the request, such as `temperature=0` or `max_tokens=200`.
 
     Raises:
         ImportError: the `openai` client is not installed.
@@ -126,7 +126,7 @@ class Judge:
 
         Raises:
             GraderFailure: there is none.
-            JudgeStopped: there are to be no more.
+            JudgeStopped: the judge has ended the job.
         """
         refused = None
         try:

@@ -9,9 +9,9 @@ from akka_otel_callbacks.common.graders.call import Call
 
 _current: ContextVar[Ledger | None] = ContextVar("akka_otel_ledger", default=None)
 current = _current.get
-"""Gives the ledger that is open in this context, None where none is."""
+"""Returns the ledger that is open in this context. None without one."""
 _open: list[Ledger] = []
-"""All of this process, in the order of their opening."""
+"""All open ledgers of this process, in the order in which they were opened."""
 
 
 class Ledger:

@@ -1,4 +1,4 @@
-"""A value for each event loop, and one loop of the package's for callers without a loop."""
+"""One value for each event loop, and an event loop of the package for callers without one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class PerLoop(Generic[T]):
 
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in our loop, in the caller's context, and waits for what it returns. An interrupt ends it."""
+    """Runs a coroutine in our loop, in the caller's context, and waits for its result. An interrupt ends the
+    coroutine."""
     future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
     try:
         return future.result()

@@ -33,7 +33,8 @@ def messages_for(prompt: Prompt, row: Row) -> Messages:
 
 
 def flaw_of(prompt: Any) -> str | None:
-    """What is wrong with a prompt, before there is any row that a message could quote."""
+    """What is wrong with a prompt. None if nothing is. It is checked before there is any row that an error could
+    quote."""
     if not isinstance(prompt, str):
         return None if callable(prompt) else f"a {type(prompt).__name__} is neither a text nor a function"
     try:

@@ -10,7 +10,7 @@ from akka_otel_callbacks.common.vocabulary import names
 
 UNAVAILABLE = names.RlGraderFailureCause.UNAVAILABLE
 CUT_OR_HIDDEN = ("length", "content_filter")
-"""How a reply ends that is not what the judge had to say."""
+"""Ends of a reply that is not all that the judge had to say."""
 
 
 class Usage(NamedTuple):

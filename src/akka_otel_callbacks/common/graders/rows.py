@@ -12,7 +12,7 @@ from typing import Any
 
 BATCH = "completions"
 OF_A_ROW = {"prompts": "prompt", "completions": "completion", "environments": "environment"}
-"""What a row's part of a batch is called, where not as the batch's."""
+"""The name of a batch's column in a single row, where it differs."""
 VERL_COMPLETION = "solution_str"
 ROW_PARAMETERS = frozenset({"prompt", "completion", VERL_COMPLETION})
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -35,7 +35,7 @@ class Parameters:
         return {**dict(zip(self._by_position, args, strict=False)), **kwargs} if args else kwargs
 
     def among(self, row: Row) -> Row:
-        """Those of a row's parts that the function takes."""
+        """The parts of a row that the function takes."""
         return row if self._takes_any else {name: value for name, value in row.items() if name in self._names}
 
 
@@ -44,7 +44,8 @@ def is_batch(arguments: Mapping[str, Any]) -> bool:
 
 
 def rows_of(batch: Mapping[str, Any]) -> list[Row]:
-    """The rows of a batch. What is no list of its length, such as the trainer's state, is the same in each of them."""
+    """The rows of a batch. A value that is not a list of the batch's length, such as the trainer's state, is the same
+    in each row."""
     count = len(batch[BATCH])
     columns = {name for name, value in batch.items() if isinstance(value, (list, tuple)) and len(value) == count}
     return [

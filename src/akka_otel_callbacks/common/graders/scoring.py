@@ -11,8 +11,8 @@ from akka_otel_callbacks.common.graders.ledger import note
 
 
 class Scoring:
-    """Notes a call that gives a score and one that raises `GraderFailure`, which ends here. Whatever else is raised
-    goes through, and nothing is noted.
+    """Times the block, and notes it as a call: one that gave a score, or one that raised `GraderFailure`, which ends
+    here. Any other exception goes through, and nothing is noted.
 
     Args:
         term: the term's label.

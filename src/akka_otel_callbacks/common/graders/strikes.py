@@ -11,8 +11,8 @@ class JudgeStopped(RuntimeError):
 
 
 class Strikes:
-    """Counts a judge's failed calls in this process, whichever of them are under way at once, in the order of their
-    ends.
+    """Counts a judge's failed calls in this process. Calls that are under way at the same time count in the order in
+    which they end.
 
     Args:
         most: how many in a row end the job.
@@ -25,8 +25,10 @@ class Strikes:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raises:
-        JudgeStopped: the judge has ended the job already.
+        """Does nothing while the judge is in use.
+
+        Raises:
+            JudgeStopped: the judge has ended the job.
         """
         if self._stopped is not None:
             raise JudgeStopped(self._stopped)
@@ -36,8 +38,10 @@ class Strikes:
             self._in_a_row = 0
 
     def failed(self, judge: str, hint: str) -> None:
-        """Raises:
-        JudgeStopped: it was one too many. It names the judge and what the last failure was.
+        """Counts a failed call.
+
+        Raises:
+            JudgeStopped: it was one too many. The message names the judge and the last failure.
         """
         with self._lock:
             self._in_a_row += 1
@@ -47,8 +51,10 @@ class Strikes:
         self.check()
 
     def stop(self, why: str) -> NoReturn:
-        """Raises:
-        JudgeStopped: always.
+        """Ends the job.
+
+        Raises:
+            JudgeStopped: always.
         """
         with self._lock:
             self._stopped = stopped = self._stopped or f"{why}. To go on, mend this and make a new Judge"

@@ -16,20 +16,20 @@ from akka_otel_callbacks.common.guard import report
 from akka_otel_callbacks.common.patching.copies import holders_of, replace_in
 
 HOOKS = "__akka_otel_hooks__"
-"""On a function that is hooked, its hooks."""
+"""The attribute of a hooked function that holds its hooks."""
 
 out_of_reach: list[str] = []
-"""Who holds a function as it was before it was hooked, in words, because it was copied first."""
+"""Descriptions of those who still hold an original function, because they copied it before it was hooked."""
 
 
 class Call:
     """One call of a hooked function.
 
     Attributes:
-        function: it, as it was before it was hooked.
+        function: the original function.
         args, kwargs: what it is called with. A hook that wants others sets new ones before the call.
-        result: what it returned. None before its end. A hook that wants another one sets it after the call.
-        error: what it raised. None where it returned. A hook that has to end the caller's work sets it then.
+        result: what it returned. None before its end. A hook that wants another result sets it after the call.
+        error: what it raised. None if it returned. A hook that has to end the caller's work sets it after the call.
     """
 
     __slots__ = ("args", "error", "function", "kwargs", "result")
@@ -119,8 +119,9 @@ def is_hooked(owner: Any, name: str, hook: Hook | SimpleHook) -> bool:
 
 
 def _hooked(function: Callable[..., Any], hook: Hook) -> Callable[..., Any]:
-    """A class of a notebook's is pickled with its methods and with whatever these refer to: here nothing but importable
-    names. They are kept in the function, because a module may have lost its names when a `__del__` is called."""
+    """The function with the hook around it. A class that was defined in a notebook is pickled with its methods and with
+    whatever these refer to: here nothing but importable names. They are kept in the function, because a module may have
+    lost its names when a `__del__` is called."""
     guard, call_of = _HookGuard, Call
 
     async def awaited(*args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,8 @@ def holders_of(function: Any, owner: ModuleType) -> list[Any]:
 
 
 def _references_of_calls() -> int:
-    """How often a function is counted that a caller has as a variable and that is handed to `holders_of`."""
+    """How many references are counted to a function because a caller has it as a variable and hands it to
+    `holders_of`."""
     function = _held_by_this_module
     return _counted(function) - 1
 

@@ -35,9 +35,7 @@ class _Finder:
         if self not in finders:  # somebody put a finder of their own around each
             return None
         for finder in finders[finders.index(self) + 1 :]:
-            find_spec = getattr(
-                finder, "find_spec", None
-            )  # one of an older kind, such as that of an old `six`, has none
+            find_spec = getattr(finder, "find_spec", None)  # a finder of an older kind, as of an old `six`, has none
             spec = None if find_spec is None else find_spec(fullname, path, target)
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):

@@ -24,7 +24,7 @@ class RunProgress:
             fails. None before, and where it is not known.
 
     Raises:
-        ValueError: a phase is unknown, a time is none, or the project has no name.
+        ValueError: a phase is unknown, a time is not a finite number from 0, or the project has no name.
     """
 
     project: str
@@ -67,6 +67,6 @@ class RunProgress:
 
     @property
     def worked_in(self) -> str:
-        """The phase that a failure now is a failure of. Cleaning up is what a run does about a failure, and mostly not
-        what failed."""
+        """The phase that a failure at this moment belongs to. A run cleans up because of a failure, and cleaning up is
+        mostly not what failed."""
         return self.before_cleaning or self.phase

@@ -59,8 +59,8 @@ class Claim:
         devices: how many it holds or waits for.
         state: `ClaimState.GRANTED` or `ClaimState.QUEUED`.
         project: whose it is. None for a claim of no training project.
-        accelerator: as of the pool.
-        serving: as of the pool.
+        accelerator: the pool's.
+        serving: the pool's.
 
     Raises:
         ValueError: the state is unknown, `devices` is no count, or a name is empty.

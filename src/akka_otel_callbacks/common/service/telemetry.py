@@ -145,7 +145,7 @@ class ServiceTelemetry:
             derived: whether it was estimated from the start and end of a job, and not reported by the backend.
 
         Raises:
-            ValueError: the project has no name, or the time is negative, infinite or none.
+            ValueError: the project has no name, or the time is negative, infinite or no number.
         """
         attributes: dict[str, AttributeValue] = {
             names.ATTR_PROJECT.name: named("project", project),
@@ -165,7 +165,7 @@ class ServiceTelemetry:
             duration_s: how long the stage took.
 
         Raises:
-            ValueError: a word is unknown, the project has no name, or the duration is none.
+            ValueError: a word is unknown, the project has no name, or the duration is not a finite number from 0.
         """
         attributes = {
             names.ATTR_PROJECT.name: named("project", project),
@@ -203,12 +203,12 @@ class ServiceTelemetry:
         release of resources, or the last result of a preparation.
 
         Args:
-            operation: as of `operation`, as are the next three.
+            operation: as for `operation`, like the next three.
             accepted_s: when it was accepted, in Unix seconds, from the service's own state.
             at_s: when it ended, in Unix seconds. None is now.
 
         Raises:
-            ValueError: as of `operation`; or a time is none.
+            ValueError: as for `operation`; or a time is not a finite number from 0.
         """
         attributes = attributes_of(operation, stage, outcome, reason)
         accepted_s = seconds("accepted_s", accepted_s)

@@ -64,9 +64,8 @@ class EngineMemory:
     """
 
     def __init__(self, allocator: Allocator) -> None:
-        from akka_otel_callbacks.common.memory.account import (
-            MemoryAccount,  # not in every process that loads the plugin
-        )
+        # Not every process that loads the plugin needs it.
+        from akka_otel_callbacks.common.memory.account import MemoryAccount
 
         self._account = MemoryAccount([allocator], parts=True)
         self._module: Any = None
