@@ -25,7 +25,7 @@ OWN = (
     names.ATTR_SERVICE_INSTANCE_ID,
     names.ATTR_PROCESS_PID,
 )
-"""Every run has its own of these."""
+"""Attributes that differ between any two runs."""
 
 
 def beside(runs: Sequence[Run], width: int) -> RenderableType:

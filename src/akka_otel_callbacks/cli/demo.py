@@ -45,7 +45,7 @@ FOLLOWED = ("reward", "loss")
 
 
 def demo(engine: str, steps: int, directory: Path | None, train: Train | None = None) -> None:
-    """Runs the training, then shows its figures or says where they went."""
+    """Runs the training, and then shows its figures or says where they went."""
     train = train or train_trl
     console = stdout()
     _settle(os.environ, engine, directory)

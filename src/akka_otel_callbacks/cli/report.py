@@ -18,7 +18,7 @@ def report(paths: Sequence[Path], output: Path | None = None) -> None:
     """Writes the page and says where it is. What cannot be read ends with the reason, as `show` does.
 
     Args:
-        paths: of which the newest run each; by default where runs write to here.
+        paths: the newest run of each is shown. By default it is the folder that runs write to.
         output: the file; by default in the run's folder.
     """
     runs, places = [], []
@@ -48,7 +48,7 @@ def write(made: Report, output: Path) -> None:
 
 
 def beside(places: Sequence[Path]) -> Path:
-    """In the run's folder; of several runs, here."""
+    """Where the page goes by default: into the run's folder, or into the current one for several runs."""
     if len(places) > 1:
         return Path(OF_SEVERAL)
     return (places[0] if places[0].is_dir() else places[0].parent) / FILE

@@ -33,7 +33,7 @@ def show(paths: Sequence[Path], *, every_run: bool = False, form: As = As.TABLES
     be shown ends with the reason: exit code 2 for a path that is no such place, 1 for a file that holds no telemetry.
 
     Args:
-        paths: files, runs' folders, or folders of runs; by default where runs write to here.
+        paths: files, runs' folders, or folders of runs. By default it is the folder that runs write to.
         every_run: shows all runs in the files, one after the other, and all processes of each.
         form: tables for a person, or data.
     """

@@ -153,7 +153,8 @@ def sparkline(values: Sequence[float], width: int = COURSE_WIDTH) -> str:
 
 
 def labels(key: Key) -> str:
-    """What tells a series from the others of its metric: of ours the attributes' values, which say enough."""
+    """What tells a series from the others of its metric. For our own metrics the values of the attributes say
+    enough."""
     ours = key.name.startswith(names.PREFIX)
     return printable(", ".join(short(value) if ours else f"{name}={short(value)}" for name, value in key.labels))
 
@@ -163,7 +164,7 @@ def our_names(keys: Iterable[Key]) -> set[str]:
 
 
 def whose(key: Key, ours: Set[str]) -> str:
-    """Says of a series whose it is, where somebody else gave it a name that one of ours has, too."""
+    """Says whose a series is that is not ours but has the name of one of ours. Empty for any other."""
     return f" ({printable(key.scope)})" if key.name in ours and key.scope != SCOPE else ""
 
 

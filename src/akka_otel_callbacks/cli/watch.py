@@ -56,7 +56,8 @@ def watch(path: Path | None) -> bool:
     """Shows the run until it is over, then as `akka-otel show` does. An interrupt ends the watching, not the run.
 
     Args:
-        path: the run's, or a folder of runs. None for where runs write to here, which may not be there yet.
+        path: a run's file or folder, or a folder of runs. None stands for the folder that runs write to, which may not
+            be there yet.
 
     Returns:
         False where the run failed, was interrupted, or its process is gone.

@@ -21,11 +21,11 @@ def watch_web(path: Path | None, port: int) -> bool:
     """Serves the page until the run is over and whoever looks has seen its end. An interrupt ends the serving.
 
     Args:
-        path: as of `watch`.
+        path: as for `watch`.
         port: on loopback; 0 for a free one.
 
     Returns:
-        As `watch`.
+        As for `watch`.
     """
     if path is not None and not path.exists():
         raise stop(f"{path} does not exist.", code=2)

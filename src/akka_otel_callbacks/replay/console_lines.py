@@ -13,7 +13,7 @@ from akka_otel_callbacks.common.text import ESCAPES
 from akka_otel_callbacks.replay.text import lines
 
 BARE_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
-"""Of a colour whose escape character was lost, as by a copy from a terminal."""
+"""A colour whose escape character was lost, as in a copy from a terminal."""
 ACTOR = re.compile(r"\s*\((?P<actor>\S+ (?:pid|rank)=[^)]*)\) ?")
 """Who printed the line, as Ray puts it before it."""
 TIME = re.compile(

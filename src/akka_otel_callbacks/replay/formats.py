@@ -13,13 +13,13 @@ from akka_otel_callbacks.replay.log import Log, Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One of them.
+    """One format of logs.
 
     Attributes:
         name: as the registry has it.
-        what: how a person calls such a file.
-        is_one: whether a file is of it, by what is in the file.
-        read: all files of one log.
+        what: what a person calls such a file.
+        is_one: whether a file has this format, told by its content.
+        read: reads all files of one log.
         patterns: how such files are found in a folder.
     """
 
@@ -30,7 +30,7 @@ class Format:
     patterns: tuple[str, ...]
 
     def files_in(self, folder: Path) -> list[Path]:
-        """Those of a folder, without empty ones."""
+        """The files of this format in a folder, without empty ones."""
         found = {file for pattern in self.patterns for file in folder.glob(pattern) if file.is_file()}
         return [file for file in sorted(found) if file.stat().st_size and self.is_one(file)]
 

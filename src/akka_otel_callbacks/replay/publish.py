@@ -30,7 +30,7 @@ OF_THIS_MACHINE = (
     names.ATTR_K8S_POD_NAME.name,
     names.ATTR_K8S_NODE_NAME.name,
 )
-"""What a running training says of its process, and what is not true of one that ran elsewhere."""
+"""What a running training says of its process. It is not true of a run that ran elsewhere."""
 
 
 class NotTaken(Exception):

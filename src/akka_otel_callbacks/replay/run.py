@@ -24,7 +24,7 @@ from akka_otel_callbacks.verl.settings import planned_steps, run_attributes
 
 ENGINES: Mapping[str, ModuleType] = {names.RunEngine.TRL: trl_steps, names.RunEngine.VERL: verl_steps}
 SUFFIXES = {".gz", ".json", ".jsonl", ".log", ".out", ".txt", ".trainer_state"}
-"""Of a log's file."""
+"""Endings of a log's file that do not belong to its name."""
 CHECKPOINT = "checkpoint-"
 """How transformers begins the name of a checkpoint's folder."""
 
@@ -129,7 +129,7 @@ def _take_times(log: Log, folders: Sequence[Path]) -> None:
 
 
 def _which(row: Row) -> tuple[int, str | None]:
-    """What two logs of one run have in common of a row: its step, and the set that it evaluated."""
+    """What identifies a row in two logs of one run: its step, and the set that it evaluated."""
     return row.number, (eval_set(row.values) or EVAL) if is_evaluation(row.values) else None
 
 

@@ -14,9 +14,9 @@ MARK = b"brain.Event:"
 """In the first record of every event file."""
 TRAIN, EVAL, EPOCH = "train/", "eval/", "train/epoch"
 VALIDATION = "val/loss"
-"""Of verl's supervised trainers."""
+"""The key of a validation of verl's supervised trainers."""
 LATEST_S = 2**63 / 1e9
-"""The end of what OTLP can say."""
+"""The latest time that OTLP can say."""
 OF_TRL = frozenset({EPOCH, "train/learning_rate", "train/train_loss"})
 """transformers writes the epoch into every row; verl never does."""
 

@@ -104,7 +104,8 @@ def _total(terms: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _reward_and_sum(values: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Of a row where that is a proof: with a reward and terms that are not 0."""
+    """The reward of a row and the sum of its terms. None where they prove nothing: without a reward, or with terms that
+    are all 0."""
     step = RLStep()
     set_logged_rewards(step, values, {})
     terms = (step.reward_term or {}).items()

@@ -58,7 +58,7 @@ def _begin(line: Printed) -> re.Match[str] | None:
 
 
 class _Open:
-    """A row that is being read."""
+    """A row of the log while its lines are read."""
 
     def __init__(self, line: Printed, begin: re.Match[str], config: Mapping[str, Any] | None) -> None:
         self.line, self.number, self.config = line, int(begin["number"]), config

@@ -21,7 +21,7 @@ from akka_otel_callbacks.report.history import History, histories
 __all__ = ["Report", "report"]
 
 HEIGHT_PX = 720
-"""Of the page in a notebook, which scrolls within it."""
+"""The height of the page in a notebook, where it scrolls."""
 
 
 class Report:

@@ -13,9 +13,9 @@ from akka_otel_callbacks.report.panel import Chart
 from akka_otel_callbacks.report.thinning import extremes, parts
 
 DIGITS = 5
-"""Of a value, which is more than a chart or a legend shows."""
+"""Digits of a value: more than a chart or a legend shows."""
 MOST_MARKS = 40
-"""Of one kind in a chart, as many as can be told apart on a laptop."""
+"""Marks of one kind in a chart: as many as can be told apart on a laptop."""
 
 Json = dict[str, Any]
 

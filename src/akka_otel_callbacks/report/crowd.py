@@ -1,5 +1,5 @@
-"""More courses of one figure than anybody tells apart, as of the GPUs of a cluster: the room that all of them fill, and
-those that stand out."""
+"""Draws more courses of one figure than anybody can tell apart, such as those of a cluster's GPUs: the room that all of
+them fill, and those that stand out."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from akka_otel_callbacks.report.drawn import Drawn, Row
 MOST = 16
 """Courses that are drawn one by one: eight colours, with two dashes each."""
 OUTER = 4
-"""Of more, as many are drawn on either side."""
+"""How many are drawn at the lowest and at the highest side, where there are more courses than that."""
 CELLS = 300
-"""Parts of the x axis, of each of which the room is known."""
+"""Parts of the x axis. The room is told for each of them."""
 
 
 def outer(courses: Sequence[Course]) -> list[Course]:
-    """Those whose newest values are lowest, and those whose are highest, in the order that they came in."""
+    """The courses whose newest values are the lowest or the highest, in the order in which they came."""
     by_level = sorted(courses, key=lambda course: fmean(course.y[-OUTER:]))
     chosen = {*map(id, by_level[:OUTER]), *map(id, by_level[-OUTER:])}
     return [course for course in courses if id(course) in chosen]

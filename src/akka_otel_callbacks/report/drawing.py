@@ -26,7 +26,7 @@ class Drawing(Protocol):
         ...
 
     def drawn(self, run: History) -> Iterator[Drawn]:
-        """Nothing where the run lacks the figures."""
+        """What is drawn of a run: nothing where the run lacks the figures."""
         ...
 
 
@@ -175,8 +175,8 @@ class Heat:
 
 
 def with_gaps(run: History, metric: Metric, course: Course) -> tuple[Sequence[float], Sequence[float | None]]:
-    """A course with None at the steps that lack the figure, so that no line leads over them. One that most steps lack,
-    as a figure that comes with the log every ten steps, stays a line."""
+    """A course with None at the steps that lack the figure, so that no line leads over them. A figure that most steps
+    lack, such as one that comes with the log every ten steps, stays a line."""
     if metric.name not in OF_STEPS or 2 * len(course.x) < len(run.steps):
         return course.x, course.y
     x, (values,) = together([course], run.steps)
@@ -184,7 +184,7 @@ def with_gaps(run: History, metric: Metric, course: Course) -> tuple[Sequence[fl
 
 
 def together(courses: Sequence[Course], steps: Sequence[float] = ()) -> tuple[list[float], list[list[float | None]]]:
-    """All steps that one of them has, and each one's values at these steps.
+    """All steps that at least one of the courses has, and the values of each course at these steps.
 
     Args:
         steps: further ones, of which those between the first and the last count.

@@ -16,7 +16,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Something in a chart.
+    """A line, a band or a stack in a chart.
 
     Attributes:
         form: `line`, a line with its `points`, `dots` without a line, the `band` between its two rows, or a

@@ -18,7 +18,7 @@ NOT_SHOWN = ("telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.vers
 
 
 class Fact(NamedTuple):
-    """A label, what is said, and a smaller word to it."""
+    """A label, what is said, and a smaller remark."""
 
     label: str
     value: str

@@ -98,7 +98,8 @@ class History:
 
     @property
     def is_supervised(self) -> bool:
-        """Also where it only evaluated: then it has other figures of a supervised run, but no step."""
+        """Whether it is a supervised run. One that only evaluated has no step, but other figures of a supervised
+        run."""
         return any(self.courses(metric) for metric in SUPERVISED)
 
     @cached_property
@@ -165,8 +166,8 @@ class History:
 
 
 def histories(runs: Iterable[Run]) -> list[History]:
-    """The runs with their attempts, in the order of what was heard of them last. What else exported to the same
-    Collector, as a judge's server, comes before them: it is no training."""
+    """The runs with their attempts, the one that was heard of last at the end. Anything else that exported to the same
+    Collector, such as a judge's server, comes before them: it is no training."""
     attempts: dict[str, list[Run]] = {}
     for run in runs:
         attempts.setdefault(run.name, []).append(run)
@@ -181,7 +182,7 @@ def is_sticky(series: Series) -> bool:
 
 
 def clock_of(run: Run) -> Clock:
-    """Of the process that counts the steps. Of steps that it did anew the later ones count."""
+    """The clock of the process that counts the steps. Where it did steps anew, the later ones count."""
     start, complete = run.start_ns, list[tuple[int, float]]()
     for time, step in _numbered(run):
         while complete and step < complete[-1][1]:

@@ -12,7 +12,7 @@ from typing import Any
 ASSETS = files(__package__) / "assets"
 LIBRARY = "echarts.min.js"
 SCRIPTS = ("format.js", "axis.js", "options.js", "charts.js", "page.js", "live.js")
-"""Each uses the ones before it."""
+"""The scripts in their order: each uses those before it."""
 
 
 def written(page: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 
 
 class LivePage:
-    """What is served. It is made when somebody asks, and only anew where there is something new."""
+    """The page that is served. It is made when somebody asks, and made anew only when there is something new."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class LivePage:
             self._version = OVER if over else self._version + 1
 
     def newer_than(self, version: str) -> dict[str, Any] | None:
-        """The page as data; None where that version, which somebody says that they have, still holds."""
+        """The page as data. None if the version that the reader has is still the newest."""
         with self._lock:
             self._asked = time.monotonic()
             if version == str(self._version):
@@ -58,7 +58,7 @@ class LivePage:
             return self._made
 
     def wait_for_readers(self) -> None:
-        """Until one that asked lately has the last version."""
+        """Waits until a reader that asked lately has the last version."""
         if time.monotonic() - self._asked < PATIENCE_S:
             self.all_told.wait(PATIENCE_S)
 

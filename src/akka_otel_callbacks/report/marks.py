@@ -29,7 +29,7 @@ def nonfinite(run: History) -> Iterator[Mark]:
 
 
 def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
-    """By figure at which steps it was NaN or infinite, and how often."""
+    """By figure, the steps at which it was NaN or infinite, and how often."""
     courses = run.courses(names.TELEMETRY_NONFINITE)
     exports = sorted({x for course in courses for x in course.x})
     found: dict[str, list[tuple[float, float]]] = {}
@@ -44,7 +44,7 @@ def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
 
 
 def xids(run: History) -> Iterator[Mark]:
-    """Faults of GPUs, with the latest code where that is of the fault's cause. The log alone has an earlier code."""
+    """Faults of GPUs, each with the latest code if that has the fault's cause. Earlier codes are in the log only."""
     codes = {course.of(names.ATTR_HW_ID): course for course in run.courses(names.GPU_XID_LAST)}
     for course in run.courses(names.GPU_XID_CAUSES):
         cause = course.of(names.ATTR_GPU_XID_CAUSE)

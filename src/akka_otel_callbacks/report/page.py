@@ -21,7 +21,7 @@ POINTS = 36_000
 LEAST, MOST = 12, 1_500
 """Values of one course."""
 KNOTS = 400
-"""Of the steps' times. Between them time is taken to pass evenly."""
+"""How many of the steps' times the page has. Between them time is taken to pass evenly."""
 
 
 def page(runs: Sequence[History], now_ns: int, *, version: int | None = None) -> Json:
@@ -106,7 +106,7 @@ def _who(runs: Sequence[History]) -> list[Json]:
 
 
 def _absent(runs: Sequence[History], metrics: Sequence[Metric]) -> list[Json]:
-    """The figures that are not there by run and by reason."""
+    """The figures that are not there, by run and by reason."""
     found: dict[tuple[int, str], list[Json]] = {}
     for number, run in enumerate(runs):
         for metric, reason in absences(run, metrics):

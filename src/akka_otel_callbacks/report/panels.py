@@ -12,7 +12,7 @@ from akka_otel_callbacks.report.sft_panels import PANELS as SFT
 
 
 def panels_of(runs: Iterable[History]) -> list[Panel]:
-    """Those of the runs' kinds. A panel that both kinds have shows the charts of both."""
+    """The panels of the runs' kinds. A panel that both kinds have shows the charts of both."""
     kinds = {run.is_supervised for run in runs}
     found: dict[str, Panel] = {}
     for panel in (*(RL if False in kinds else ()), *(SFT if True in kinds else ())):

@@ -21,6 +21,6 @@ def window(course: Course) -> int:
 
 
 def windows(course: Course) -> list[Sequence[float]]:
-    """As many whole windows as it has, the newest last."""
+    """Its values in whole windows, the newest last."""
     size = window(course)
     return [course.y[end - size : end] for end in range(len(course.y), size - 1, -size)][::-1]

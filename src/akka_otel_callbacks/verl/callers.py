@@ -1,8 +1,9 @@
 """Finds, among the calling functions, objects that verl does not hand to any hook.
 
-No hook can give it. verl's programs run as `__main__`, where no import hook sees their classes, and neither their
-configuration nor their trainer is an argument of what is hooked: `ray.init`, an actor's and a worker's constructor,
-`Tracking`. A function that has the configuration in 0.9 is unknown to earlier versions and to other programs.
+No hook can hand them over. verl's programs run as `__main__`, where no import hook sees their classes, and neither
+their configuration nor their trainer is an argument of what is hooked: `ray.init`, an actor's and a worker's
+constructor, `Tracking`. A function that has the configuration in 0.9 is unknown to earlier versions and to other
+programs.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ def calling_objects() -> Iterator[Any]:
 
 
 def calling_trainer(method: str) -> Any | None:
-    """The object with a method of that name one of whose methods is being called."""
+    """The innermost object with a method of that name, among those whose methods are being called. None without one."""
     return next((found for found in calling_objects() if hasattr(found, method)), None)
 
 
 def is_called_by_launcher() -> bool:
-    """Whether verl's launcher calls, and nothing of verl in between: what verl makes within a launcher is of a user's
-    own, which trains right there."""
+    """Whether the launcher calls this itself, with none of verl's modules in between. With verl in between, the
+    launcher is a user's own that trains right there, and what verl makes for it are workers."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != LAUNCHER:
         if str(frame.f_globals.get("__name__")).startswith("verl."):
@@ -45,7 +46,7 @@ def is_called_by_launcher() -> bool:
 
 
 def _candidates() -> Iterator[Any]:
-    """What is called `config` in the calling functions, and in the objects whose methods they are."""
+    """Whatever is called `config` in the calling functions, and in the objects that these are methods of."""
     for found in variables("config", "self"):
         yield found.get("config")
         yield _attributes(found.get("self")).get("config")

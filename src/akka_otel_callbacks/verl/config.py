@@ -43,8 +43,8 @@ def backends(loggers: Any) -> list[Any]:
 
 
 def plain(config: Any) -> Any:
-    """As `Tracking` is given it, so that both say the same of the run; OmegaConf refuses to show an unset value. None
-    for what is no configuration of verl's."""
+    """The configuration as a plain dictionary, as verl gives it to `Tracking`, so that both say the same of the run.
+    Without the values that OmegaConf cannot work out. None for anything that is no configuration of verl's."""
     if issubclass(type(config), dict):
         return config
     if not _is_of_omegaconf(config, "DictConfig"):

@@ -1,8 +1,8 @@
 """Carries the run's identity, its exporter settings and its trace from verl's driver to the processes of the job.
 
 A Ray cluster that runs already gives nothing of the driver's environment to a job's processes. So the driver hands it
-to `ray.init`, and to the actors that it makes where Ray was there before. Who the run is, its trainer's process says:
-it hands that to the actors which it makes. Actors made by an actor inherit both.
+to `ray.init`, and to the actors that it makes where Ray was there before. The trainer's process says who the run is,
+and hands that to the actors that it makes. Actors that are made by an actor inherit both.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _submitted(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def hand_on(make: Call) -> None:
-    """Tells an actor what it needs to know of the run; what verl or the user put among its options stays."""
+    """Gives an actor the variables that say what it needs to know of the run. What verl or the user put among its
+    options stays."""
     variables = _variables_for(make.owner)
     if not variables:
         return
@@ -117,7 +118,8 @@ def hand_on(make: Call) -> None:
 
 
 def _variables_for(actor_class: Any) -> dict[str, str]:
-    """Empty where the actor inherits all of it, and in a run that did not ask."""
+    """The variables for an actor. Empty if the actor inherits all of them, and in a run that did not ask for
+    `akka_otel`."""
     from akka_otel_callbacks.verl import run
 
     config = None if run.is_known() else calling_config()
@@ -146,7 +148,7 @@ def _is_launch(actor_class: Any) -> bool:
 
 
 def _given_by_user() -> Mapping[str, str]:
-    """The variables of the job's runtime environment that are not from here."""
+    """The variables of the job's runtime environment that the user put there."""
     import ray
 
     if not ray.is_initialized():

@@ -13,7 +13,7 @@ PerToken = tuple[Any, Any]
 
 
 class Inbox:
-    """It takes something only while a run listens."""
+    """What was seen is kept only while a run listens."""
 
     def __init__(self) -> None:
         self.listening = False
@@ -29,9 +29,10 @@ class Inbox:
         self._kept.append(rollouts)
 
     def take(self, up_to_step: float | None) -> list[Rollouts]:
-        """The rollouts of all steps up to one; with None, or where a batch's step is unknown, all.
+        """The rollouts of all steps up to that one, and those whose step is unknown. With None it is the rollouts of
+        all steps.
 
-        fully_async logs a step when the next one's batch has been computed already, which therefore stays.
+        fully_async logs a step when the figures of the next one's batch have been computed already. That batch stays.
         """
         early: list[Rollouts] = []
         later: list[Rollouts] = []

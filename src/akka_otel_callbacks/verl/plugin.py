@@ -81,7 +81,7 @@ HOOKS = (
 EVEN_DISABLED = ("verl.utils.tracking", "ray", "ray.actor")
 
 failed: dict[Hook, Exception] = {}
-"""Hooks that this verl lacks what, with the reason."""
+"""Hooks for which this verl lacks the function, with the error."""
 bypassed: dict[Hook, list[str]] = {}
 """Hooks of functions that were copied before the plugin was loaded, and who calls such a copy."""
 

@@ -34,7 +34,7 @@ def identity(config: Any, environ: Mapping[str, str] = os.environ) -> RunIdentit
 
 
 def attempt(config: Any) -> Attempt:
-    """Its ID and attempt alone."""
+    """The run's ID and attempt alone."""
     from akka_otel_callbacks.common.run.attempt import Attempt
 
     this = identity(config)
@@ -53,7 +53,7 @@ def job_span(environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
 
 
 def is_known() -> bool:
-    """Whether this process has found out already."""
+    """Whether this process knows already who the run is."""
     return STATE.identity is not None
 
 

@@ -51,7 +51,7 @@ def planned_steps(config: Any, trainer: Any = None) -> float | None:
 
     Args:
         config: verl's.
-        trainer: a supervised one; it knows by itself.
+        trainer: a supervised trainer, which knows the number itself.
     """
     if trainer is not None:
         steps, updates = number(getattr(trainer, "total_training_steps", None)), 1.0
@@ -69,7 +69,7 @@ def trainer_processes(config: Any, environ: Mapping[str, str] = os.environ) -> i
 
 
 def run_attributes(config: Any) -> dict[Attribute, Any]:
-    """The identity as verl's configuration gives it. None for what it does not say."""
+    """What verl's configuration says of the run's identity. None for what it does not say."""
     rl = is_rl(config)
     model = get(config, "actor_rollout_ref.model" if rl else "model")
     return {

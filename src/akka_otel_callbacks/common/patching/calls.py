@@ -26,7 +26,7 @@ class Call:
     """One call of a hooked function.
 
     Attributes:
-        function: the original function.
+        function: the function as it was before this hook was put on it.
         args, kwargs: what it is called with. A hook that wants others sets new ones before the call.
         result: what it returned. None before its end. A hook that wants another result sets it after the call.
         error: what it raised. None if it returned. A hook that has to end the caller's work sets it after the call.

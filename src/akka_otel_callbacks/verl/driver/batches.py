@@ -43,7 +43,7 @@ def install_separation(ray_trainer: ModuleType) -> None:
 
 
 def _describe(compute: Call) -> Iterator[None]:
-    """Keeps what the inbox is to have of the rollouts whose figures verl computes in this call."""
+    """Notes for the inbox what is known of the rollouts whose figures verl computes in this call."""
     if STATE.inbox.listening:
         STATE.inbox.described = described_v1(compute.owner, compute.get(1, "batch"))
         yield

@@ -34,8 +34,8 @@ class Validations:
         STATE.validated = STATE.validation_begun_ns = None
 
     def listen(self, trainer: object) -> None:
-        """Hears of the validations of a supervised trainer. None stands for another kind of trainer, which needs no
-        hearing."""
+        """Hears of the validations of a supervised trainer. None stands for a trainer of another kind, which has a
+        method for them."""
         loader = getattr(trainer, LOADER, None)
         if loader is not None:
             before(type(loader), "__iter__", _begin)

@@ -1,5 +1,5 @@
-"""The rollouts of a step, one small record for every trainer. Every process that loads a trainer loads this: it imports
-nothing heavy."""
+"""The rollouts of a step, in one small record for every trainer. Every process that loads a trainer loads this module,
+so it imports nothing heavy."""
 
 from __future__ import annotations
 

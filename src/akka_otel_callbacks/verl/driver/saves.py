@@ -147,7 +147,7 @@ def _savers() -> Iterator[tuple[type, str]]:
 
 
 def _time(save: Call) -> Iterator[None]:
-    """Times a save for the run that is open at that time."""
+    """Times a save, for the run that is open at that moment."""
     if STATE.saves:
         run = STATE.saves[-1]
         begun = run.begin(save.owner)

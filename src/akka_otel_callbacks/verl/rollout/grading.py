@@ -26,13 +26,13 @@ from akka_otel_callbacks.verl.state import STATE
 
 
 def install(reward_loop: ModuleType) -> None:
-    """The processes that score."""
+    """Hooks the processes that score."""
     calls.around(reward_loop.RewardLoopWorker, "compute_score", _time)
     calls.after(reward_loop.RewardLoopWorker, "compute_score_batch", _add_column)
 
 
 def install_functions(reward: ModuleType) -> None:
-    """Where a manager gets its reward function from: the user's, or verl's own."""
+    """Hooks the functions that give a manager its reward function: the user's, or verl's own."""
     calls.after(reward, "get_custom_reward_fn", _time_custom)
     calls.after(reward, "get_default_compute_score", _time_default)
 
@@ -52,7 +52,8 @@ def _time(compute: calls.Call) -> Iterator[None]:
 
 
 def _told(worker: Any, result: Any, made: Sequence[Call], seconds: float) -> Any:
-    """A reward model, and a manager of a user's own that calls no function, are terms themselves."""
+    """The result with the calls that made it. A reward model, and a user's own manager that calls no function, are a
+    term themselves."""
     if not isinstance(result, dict):
         return result
     text = encoded(made or [Call(_term_of(worker, result), seconds)])
@@ -71,7 +72,8 @@ def _term_of(worker: Any, result: dict[str, Any]) -> str:
 
 
 def _add_column(compute: calls.Call) -> None:
-    """For a reward model on the trainer's own devices: verl makes columns of what is in each row's information."""
+    """Adds the calls for a reward model on the trainer's own devices: verl makes columns of what is in each row's
+    information."""
     if is_active():
         compute.result = [
             {**result, INFO: {**result.get(INFO, {}), GRADED: take_out(result) or encoded(())}}
@@ -80,7 +82,8 @@ def _add_column(compute: calls.Call) -> None:
 
 
 def _carry_contexts() -> None:
-    """verl has plain functions run by the loop's own threads, which would not know whose rollout they score."""
+    """Has the loop's threads work in the context of the caller. verl runs plain functions on them, and otherwise they
+    would not know whose rollout they score."""
     loop = asyncio.get_running_loop()
     if loop not in STATE.loops_with_contexts:
         STATE.loops_with_contexts.add(loop)
@@ -110,7 +113,8 @@ def _time_default(load: calls.Call) -> None:
 
 
 def timed(function: Callable[..., Any], term: str) -> Callable[..., Any]:
-    """The function on the clock, of the same kind. It can be pickled as before: the manager `remote` does so."""
+    """The function with its calls timed. A coroutine function stays one, and it can be pickled as before, as the
+    manager `remote` does."""
     if own_term(_users_own(function)) is not None:
         return function
     return functools.partial(_call_async if inspect.iscoroutinefunction(function) else _call, term, function)

@@ -37,7 +37,8 @@ def run_labels() -> dict[str, str]:
 
 
 class RayMetric:
-    """Common to the three kinds. `labels` gives a copy with its labels' values, as prometheus_client does."""
+    """What the three kinds have in common. `labels` gives a copy with values for its labels, as prometheus_client
+    does."""
 
     make: ClassVar[Any]
 

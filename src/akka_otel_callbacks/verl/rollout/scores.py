@@ -12,13 +12,13 @@ INFO = "reward_extra_info"
 
 
 class Told(dict[str, Any]):
-    """verl's dict of a score, or of what goes with it, and in an attribute, which verl does not see, its calls."""
+    """verl's dict of a score, or of what goes with it. An attribute, which verl does not see, holds the calls."""
 
     calls: str
 
 
 def take_out(info: Any) -> str | None:
-    """The calls that came with a score's extra information. None of one that came without."""
+    """The calls that came with a score's extra information. None if there are none."""
     return info.calls if isinstance(info, Told) else None
 
 
@@ -34,7 +34,7 @@ def attach(outputs: Any) -> None:
 
 @guarded
 def hide(scores: Any) -> None:
-    """A reward model's batch keeps the calls as a column, which is no term."""
+    """Takes the calls out of the list of terms. A reward model's batch has them as a column."""
     keys = scores.meta_info.get("reward_extra_keys")
     if keys and GRADED in keys:
         scores.meta_info["reward_extra_keys"] = [key for key in keys if key != GRADED]

@@ -25,7 +25,8 @@ def install(transfer_queue: ModuleType) -> None:
 
 
 def remember(error: BaseException) -> None:
-    """Where a score failed. Ray raises an exception of two classes, which holds the one that was raised elsewhere."""
+    """Notes the words of a judge that stopped, when a score has failed. Ray raises an exception of two classes, which
+    holds the one that was raised in the other process."""
     from akka_otel_callbacks.common.graders.strikes import JudgeStopped
     from akka_otel_callbacks.verl.state import STATE
 

@@ -30,7 +30,7 @@ class Tally:
         self.calls = 0
         self.failures = 0
         self.ended = False
-        """A tool's response did not fit any more: verl leaves it out and ends the completion."""
+        """Whether a tool's response did not fit any more. verl then leaves it out and ends the completion."""
 
 
 _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("akka_otel_tally", default=None)
@@ -76,7 +76,8 @@ def _note_end(handle: Call) -> None:
 
 
 def _tell(compute_score: Call) -> Iterator[None]:
-    """The reward function is given the completion's fields, and must not find ours among them."""
+    """Adds our fields to a completion once it is scored. The reward function gets the completion's fields, and must not
+    find ours among them."""
     tally = _tally.get()
     _tally.set(None)
     yield
@@ -91,7 +92,8 @@ def _tell(compute_score: Call) -> Iterator[None]:
 
 
 def _complete(postprocess: Call) -> None:
-    """verl joins the workers' batches, which must have the same columns whichever loops a worker had."""
+    """Gives every completion both fields. verl joins the workers' batches, which must have the same columns whichever
+    loops a worker had."""
     if is_active():
         for completion in postprocess.get(1, "inputs"):
             completion.extra_fields.setdefault(TALLY, None)
