@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -63,7 +64,10 @@ def test_hooks_have_their_turn_where_a_collector_takes_all_the_time(start: Start
             closer.join(30)
 
 
-def test_hooks_have_their_turn_where_a_person_interrupts_the_wait(start: Start) -> None:
+def test_a_person_who_interrupts_the_wait_is_told_what_was_not_sent(
+    start: Start, log: pytest.LogCaptureFixture
+) -> None:
+    """And hooks have their turn."""
     with silent() as url:
         telemetry = start(environ={"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
         telemetry.capture(Report(grpo_step(1)), step=True)
@@ -73,5 +77,10 @@ def test_hooks_have_their_turn_where_a_person_interrupts_the_wait(start: Start) 
         with pytest.raises(KeyboardInterrupt):
             telemetry.close(timeout_s=60)
         assert ended.wait(5)
+        (line,) = [record.getMessage() for record in log.records if "not sent" in record.getMessage()]
+        assert line.startswith(f"1 step was not sent to otlp http/protobuf {url}")
+        waited = float(re.search(r"within ([\d.]+) s", line)[1])  # type: ignore[index]
+        assert waited < 60, "it says how long it did wait"
+        telemetry.close()
         for closer in telemetry._threads:  # its warning would come in the middle of another test
             closer.join(30)

@@ -77,6 +77,15 @@ def test_the_trainers_process_and_not_the_driver_says_who_the_run_is(ray: Any) -
     assert not run.is_known()
 
 
+def test_an_id_that_nobody_can_use_is_not_handed_on(ray: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It would count as the name of all the trainings that the driver starts, which have IDs of their own."""
+    STATE.trainings_launched[" "] = 3
+    told = handed_on.forwarded(variables(ray, OTEL_RESOURCE_ATTRIBUTES=f"{RUN_ID}=%20,team=blue"))
+    assert not {RUN_ID, ATTEMPT} & told.keys()
+    assert told["team"] == "blue"
+    assert f"{RUN_ID}=' ' is not at most 256 printable characters" in caplog.text
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_variables_of_other_programs_stay_where_they_are(name: str, ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "secret")

@@ -27,6 +27,7 @@ from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
+from akka_otel_callbacks.common.run.presence import Presence
 from akka_otel_callbacks.common.threads import Closer, ExportLoop, flush_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
@@ -72,6 +73,7 @@ class Telemetry:
         self._threads: list[Closer] = []
         """What exports, and sends what is left when it is stopped."""
         self._hooks = Hooks()
+        self._presence: Presence | None = None
         self.closed = False
         """Whether nothing more is taken: it has ended, or is about to."""
 
@@ -113,6 +115,7 @@ class Telemetry:
         selection = select(environ, identity.folder, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
+        telemetry._appear(selection)
         exporters.load_sdk()
         telemetry._open_traces(selection, tracer_provider, environ, within, job or {}, start_ns)
         telemetry._open_metrics(selection, meter_provider, user_metrics)
@@ -229,21 +232,33 @@ class Telemetry:
         current.ended(self)
         atexit.unregister(self.close)
         self.trace.end(error)
-        deadline = time.monotonic() + timeout_s
-        exported_by = deadline - HOOKS_SHARE * timeout_s
+        begun = time.monotonic()
+        try:
+            self._export_what_is_left(begun + (1 - HOOKS_SHARE) * timeout_s)
+            self._hooks.join(max(0.0, begun + timeout_s - time.monotonic()))
+            if self._hooks.is_alive():
+                logger.warning("background threads, such as the GPU sampler, did not end within %g s", timeout_s)
+        except BaseException:  # a person may interrupt the wait, and is told all the same what it was for
+            timeout_s = max(0.1, round(time.monotonic() - begun, 1))
+            raise
+        finally:
+            self._say_what_is_missing(timeout_s)
+            if self._presence is not None:
+                self._presence.leave()
+
+    def _export_what_is_left(self, deadline: float) -> None:
+        """Waits for the last exports, and ends what is open in any case."""
         for thread in self._threads:
             thread.stop()
         self._hurry()
         try:
             for thread in self._threads:
-                thread.join(max(0.0, exported_by - time.monotonic()))
-        finally:  # a person may interrupt the wait, and what is open ends all the same
+                thread.join(max(0.0, deadline - time.monotonic()))
+        finally:
             self.silence()
             self._hooks.stop()
         if self._steps is not None:
-            self._steps.join(max(0.0, exported_by - time.monotonic()))
-        self._hooks.join(max(0.0, deadline - time.monotonic()))
-        self._say_what_is_missing(timeout_s)
+            self._steps.join(max(0.0, deadline - time.monotonic()))
 
     def silence(self) -> None:
         """Ends every series of a source, and takes no more captures."""
@@ -251,6 +266,23 @@ class Telemetry:
         if self._steps is not None:
             self._steps.stop()
         self._metrics.silence()
+
+    def _appear(self, selection: Selection) -> None:
+        """Lets other processes see that this one publishes the training. Where another does so under the same name,
+        their series are told apart by the instance."""
+        if not isinstance(self.identity, RunIdentity) or not self.reports_steps:
+            return
+        self._presence = Presence(self.identity.run_id, self.identity.attempt, selection.metrics)
+        if not self._presence.take():
+            logger.warning(
+                "a live process publishes attempt %d of run %s already. A query of that attempt finds the figures of "
+                "both. Give each training an ID of its own (%s in OTEL_RESOURCE_ATTRIBUTES, or run_id=), or leave out "
+                "the attempt's number, which is then counted",
+                self.identity.attempt,
+                self.identity.run_id,
+                names.ATTR_RUN_ID.name,
+            )
+            self.identity = self.identity.beside_another()
 
     @cached_property
     def _resource(self) -> Resource:
@@ -339,8 +371,6 @@ class Telemetry:
             if thread.is_alive() and not isinstance(thread, ExportLoop):
                 logger.warning("the last %s were not sent within %g s", thread.what, timeout_s)
         self._logs.say_what_is_missing()
-        if self._hooks.is_alive():
-            logger.warning("background threads, such as the GPU sampler, did not end within %g s", timeout_s)
         if self._steps is not None:
             self._steps.say_what_is_missing()
 

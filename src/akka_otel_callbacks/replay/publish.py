@@ -16,7 +16,8 @@ from akka_otel_callbacks.common.export.unsent import MOST_STEPS
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.recording.observed import Observed
 from akka_otel_callbacks.common.recording.steps import Steps
-from akka_otel_callbacks.common.run.identity import RunIdentity, identify, otel_resource_attributes, said
+from akka_otel_callbacks.common.run.attributes import otel_resource_attributes, said
+from akka_otel_callbacks.common.run.identity import RunIdentity, identify
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.replay.log import Unreadable

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.gpu.health import GpuHealth
+from akka_otel_callbacks.common.run.attributes import is_run_id
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -66,7 +67,7 @@ class Handed:
     def run_id(self) -> str | None:
         """The run that the providers' resources name."""
         ids = (_attributes(given).get(names.ATTR_RUN_ID.name) for given in (self.meter_provider, self.tracer_provider))
-        return next((str(found) for found in ids if found), None)
+        return next((str(found) for found in ids if is_run_id(found)), None)
 
     def warnings(self, said: Mapping[str, Any]) -> list[str]:
         """What a user may expect and will not get."""

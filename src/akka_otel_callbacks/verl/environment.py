@@ -57,13 +57,15 @@ def to_launch(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str,
     """
     if is_off(EVERYTHING, environ):
         return {EVERYTHING: "1"}
-    from akka_otel_callbacks.common.run.identity import said
+    from akka_otel_callbacks.common.run.attributes import said, typed
     from akka_otel_callbacks.common.vocabulary import names
 
     both = _joined(environ, given)
     known: dict[str, Any] = {**forwarded(environ), **parsed(both[ATTRIBUTES])}
     if both.get(SERVICE):
         known[names.ATTR_SERVICE_NAME.name] = both[SERVICE]
+    name = {names.ATTR_RUN_ID.name: known.pop(names.ATTR_RUN_ID.name, None)}
+    known.update(typed(name))  # one that nobody can use is no name of several trainings
     attempt = known.pop(names.ATTR_RUN_ATTEMPT.name, None) and said(names.ATTR_RUN_ATTEMPT, both)
     earlier = STATE.trainings_launched[known.get(names.ATTR_RUN_ID.name, "")]
     if earlier:  # one attempt is not two

@@ -86,7 +86,8 @@ def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
 
 def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]) -> Attempt:
     from akka_otel_callbacks.common.run.attempt import begin
-    from akka_otel_callbacks.common.run.identity import generated_run_id, said
+    from akka_otel_callbacks.common.run.attributes import said
+    from akka_otel_callbacks.common.run.identity import generated_run_id
     from akka_otel_callbacks.common.vocabulary import names
     from akka_otel_callbacks.verl.attempts import resumed
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.common.run.attempt import FILE, Attempt, begin, later
+from akka_otel_callbacks.common.run.attributes import is_run_id
 from akka_otel_callbacks.common.vocabulary import names
 
 ID, NUMBER = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
@@ -62,6 +63,15 @@ def test_a_number_that_is_none_is_no_number(run: str) -> None:
     assert begin(environ, arguments={NUMBER: None}, generated_id=run) == Attempt(run, 1)
 
 
+def test_what_a_person_says_in_code_and_nobody_can_use_costs_a_line(run: str, log: pytest.LogCaptureFixture) -> None:
+    """The attempt that is chosen takes its place, so that nothing else would tell."""
+    assert begin({}, arguments={ID: "\t", NUMBER: 0}, generated_id=run) == Attempt(run, 1)
+    assert [record.getMessage().partition(" is not ")[0] for record in log.records] == [
+        f"the resource attribute {ID}='\\t'",
+        f"the resource attribute {NUMBER}=0",
+    ]
+
+
 @pytest.mark.parametrize(("restarts", "saved", "number"), [(0, 3, 4), (2, 1, 3), (2, None, 3)])
 def test_a_restart_by_torchrun_and_a_checkpoint(restarts: int, saved: int | None, number: int, run: str) -> None:
     resumed = None if saved is None else Attempt(run, saved)
@@ -81,7 +91,7 @@ def test_of_two_records_the_later_counts() -> None:
 # -- the way with a checkpoint
 
 
-@given(st.text(min_size=1, max_size=256).filter(str.isprintable), st.integers(1, 1_000_000))
+@given(st.text(min_size=1, max_size=256).filter(is_run_id), st.integers(1, 1_000_000))
 def test_what_was_saved_comes_back(run_id: str, number: int) -> None:
     attempt = Attempt(run_id, number)
     assert Attempt.from_json(attempt.to_json()) == attempt
@@ -104,6 +114,7 @@ def test_garbage_is_nothing(state: Any) -> None:
     "state",
     [
         {"run_id": "", "attempt": 1},
+        {"run_id": " / ", "attempt": 1},
         {"run_id": "a\nb", "attempt": 1},
         {"run_id": "a" * 257, "attempt": 1},
         {"run_id": "\ud800", "attempt": 1},

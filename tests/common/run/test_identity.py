@@ -156,6 +156,32 @@ def test_a_malformed_value_is_one_warning_and_no_value(
     )
 
 
+@pytest.mark.parametrize(
+    "value", ["%20", "%20%20/-..", "%09", "a%0Ab", "a%00", "%C2%A0", "%E2%80%8B", "a" * 257], ids=range(8)
+)
+def test_an_id_that_nobody_can_see_or_type_is_none(value: str, log: pytest.LogCaptureFixture) -> None:
+    found = identify(pairs(run_id=value), engine={}, run_id="generated")
+    assert found.run_id == "generated"
+    assert "at most 256 printable characters with a letter or a digit" in log.text
+    assert len(log.text) < 400, "a long value is not repeated"
+
+
+@pytest.mark.parametrize("value", ["../run", "a/b c", "42", "Versuch-ü", "実験", "a" * 256])
+def test_any_other_id_is_as_a_person_says_it(value: str, log: pytest.LogCaptureFixture) -> None:
+    assert identity({}, arguments={RUN_ID.name: value})[RUN_ID.name] == value
+    assert not log.records
+
+
+@pytest.mark.parametrize("value", [0, -1, 1_000_001, 1.5])
+def test_attempts_count_from_1(value: Any, log: pytest.LogCaptureFixture) -> None:
+    assert identity({}, arguments={ATTEMPT.name: value})[ATTEMPT.name] == 1
+    assert "a whole number from 1 to 1000000" in log.text
+
+
+def test_blanks_are_as_good_as_nothing() -> None:
+    assert names.ATTR_PROJECT.name not in identity(pairs(project="%20"), {names.ATTR_RUN_NAME: " "})
+
+
 def test_attributes_that_are_nobody_s_keep_their_type_and_the_sdk_s_own_are_there() -> None:
     found = identify({}, engine={}, arguments={"team": "a", "budget": 1.5, "gpus": 8, "spot": True, "big": 2**80})
     resource = found.resource().attributes

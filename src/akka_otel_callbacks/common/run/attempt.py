@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from akka_otel_callbacks.common.run.identity import restarts, said
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.run.attributes import is_attempt, is_run_id, said, typed
+from akka_otel_callbacks.common.run.identity import restarts
 from akka_otel_callbacks.common.vocabulary import names
 
 FILE = "akka_otel_run.json"
@@ -18,7 +20,6 @@ FILE = "akka_otel_run.json"
 RUN_ID, NUMBER = "run_id", "attempt"
 SAVED_BY = "saved_by"
 """The attempt that saved the checkpoint, where another one has resumed from it since."""
-LONGEST_ID, LARGEST_NUMBER = 256, 1_000_000
 LARGEST_FILE = 4096
 
 _begun: dict[str, int] = {}
@@ -43,11 +44,7 @@ class Attempt:
         if not isinstance(state, Mapping):
             return None
         run_id, number = state.get(RUN_ID), state.get(NUMBER)
-        if not isinstance(run_id, str) or not run_id.isprintable() or not 0 < len(run_id) <= LONGEST_ID:
-            return None
-        if type(number) is not int or not 0 < number <= LARGEST_NUMBER:
-            return None
-        return cls(run_id, number)
+        return cls(run_id, number) if is_run_id(run_id) and is_attempt(number) else None
 
     def to_json(self) -> str:
         return json.dumps(self.state())
@@ -115,7 +112,8 @@ def begin(
 ) -> Attempt:
     """The attempt of a training that begins now. What a person says wins, in `arguments` or in
     `OTEL_RESOURCE_ATTRIBUTES`. Otherwise a resumed training is the next attempt of the run that its checkpoint is of,
-    and a further training of a run in this process is that run's next attempt.
+    and a further training of a run in this process is that run's next attempt. An attempt that another live process of
+    this machine publishes is passed over.
 
     Args:
         environ: the process's environment.
@@ -124,6 +122,7 @@ def begin(
         resumed: what the checkpoint says. None for a training from the start.
         before: how many trainings of this run the person's attempt number was used for already.
     """
+    typed({name: (arguments or {}).get(name) for name in (names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name)})
     run_id = str(said(names.ATTR_RUN_ID, environ, arguments) or (resumed.run_id if resumed else generated_id))
     number = said(names.ATTR_RUN_ATTEMPT, environ, arguments)
     with _beginning:
@@ -132,9 +131,29 @@ def begin(
             chosen = int(number) + before
         else:
             saved = resumed.number if resumed is not None and resumed.run_id == run_id else 0
-            chosen = max(last, saved, restarts(environ)) + 1
+            chosen = _free(run_id, max(last, saved, restarts(environ)) + 1, environ)
         _begun[run_id] = max(last, chosen)
     return Attempt(run_id, chosen)
+
+
+def _free(run_id: str, number: int, environ: Mapping[str, str]) -> int:
+    """The first number from this one on under which no live process publishes."""
+    from akka_otel_callbacks.common.export.selection import select
+    from akka_otel_callbacks.common.run.presence import Presence
+
+    targets, first = select(environ, run_id).metrics, number
+    while Presence(run_id, number, targets).is_taken():
+        number += 1
+    if number != first:
+        logger.warning(
+            "a live process publishes attempt %d of run %s already, so this training is attempt %d. Trainings that are "
+            "no attempts of one run each need an ID of their own: %s in OTEL_RESOURCE_ATTRIBUTES, or run_id=",
+            first,
+            run_id,
+            number,
+            names.ATTR_RUN_ID.name,
+        )
+    return number
 
 
 def later(first: Attempt | None, second: Attempt | None) -> Attempt | None:

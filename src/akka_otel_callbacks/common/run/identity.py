@@ -12,10 +12,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.run.attributes import BY_NAME, otel_resource_attributes, typed, whole_number
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.common.vocabulary.points import AttributeValue
@@ -32,11 +31,6 @@ POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """Where an object lies, in its repr: it differs from run to run."""
-
-INT64 = range(-(2**63), 2**63)
-"""The integers that an attribute can carry."""
-
-BY_NAME = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +78,11 @@ class RunIdentity(Identity):
     def folder(self) -> str:
         return self.run_id
 
+    def beside_another(self) -> RunIdentity:
+        """The same run and attempt, with an instance of this process's own."""
+        instance = names.ATTR_SERVICE_INSTANCE_ID.name
+        return RunIdentity({**self.attributes, instance: f"{self.attributes[instance]}.{os.getpid()}"})
+
 
 def identify(
     environ: Mapping[str, str],
@@ -123,22 +122,9 @@ def identify(
     return RunIdentity(attributes)
 
 
-def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
-    """The attributes of several sources in their registered types. Of two that have one the later wins."""
-    found = ((name, _typed(name, raw)) for source in sources for name, raw in source.items())
-    return {name: value for name, value in found if value is not None}
-
-
-def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
-    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`. None where that is nothing, or
-    nothing usable."""
-    given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
-    return next((value for raw in given if (value := _converted(attribute, raw)) is not None), None)
-
-
 def restarts(environ: Mapping[str, str]) -> int:
     """How often torchrun started the job's processes again."""
-    return max(0, _int(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0)
+    return max(0, whole_number(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0)
 
 
 def generated_run_id(prefix: str) -> str:
@@ -180,59 +166,6 @@ def machine(environ: Mapping[str, str]) -> dict[str, Any]:
     for attribute, variables in POD_VARIABLES.items():
         found[attribute.name] = next((environ[name] for name in variables if environ.get(name)), None)
     return found
-
-
-def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable's pairs; what is no pair is left to the SDK, which warns of it. `OTEL_SERVICE_NAME` wins over a
-    service name in it, as the specification says."""
-    pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)
-    found = {key.strip(): unquote(value.strip()) for key, value in pairs if key.strip()}
-    if environ.get("OTEL_SERVICE_NAME"):
-        found.pop(names.ATTR_SERVICE_NAME.name, None)
-    return found
-
-
-def _typed(name: str, raw: Any) -> AttributeValue | None:
-    """The value in its registered type. None, with a warning, where it does not have that type."""
-    attribute = BY_NAME.get(name)
-    if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
-        return raw
-    converted = _converted(attribute, raw)
-    if converted is None and attribute is not None and raw is not None and raw != "":
-        logger.warning("the resource attribute %s=%r is not %s; it is ignored", name, raw, _spell(attribute.type))
-    return converted
-
-
-def _converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
-    """The value in an attribute's type, as text without one. None where it is empty or does not have that type."""
-    if raw is None or raw == "":
-        return None
-    if attribute is None or attribute.type is str:
-        return str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
-    return {int: _int, float: _float, bool: _bool}[attribute.type](raw)
-
-
-def _int(raw: Any) -> int | None:
-    value = _float(raw)
-    return int(value) if value is not None and value.is_integer() and int(value) in INT64 else None
-
-
-def _float(raw: Any) -> float | None:
-    if isinstance(raw, bool):
-        return None
-    try:
-        value = float(raw)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return value if abs(value) < float("inf") else None
-
-
-def _bool(raw: Any) -> bool | None:
-    return {"true": True, "false": False}.get(str(raw).strip().lower())
-
-
-def _spell(kind: type) -> str:
-    return {int: "an integer", float: "a number", bool: "true or false"}[kind]
 
 
 def _mirror_project(attributes: dict[str, AttributeValue]) -> None:

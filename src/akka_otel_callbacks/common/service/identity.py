@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from akka_otel_callbacks.common.log import logger
-from akka_otel_callbacks.common.run.identity import Identity, machine, otel_resource_attributes, typed
+from akka_otel_callbacks.common.run.attributes import otel_resource_attributes, typed
+from akka_otel_callbacks.common.run.identity import Identity, machine
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.points import AttributeValue
 

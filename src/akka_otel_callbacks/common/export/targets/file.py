@@ -39,6 +39,13 @@ class FileTarget(Target):
         return str(self.path)
 
     @property
+    def place(self) -> str:
+        try:
+            return str(self.path.absolute())
+        except OSError:  # the working folder is gone
+            return self.where
+
+    @property
     def look(self) -> str:
         return f"look with `akka-otel show {shlex.quote(str(self.path.parent))}`"
 

@@ -90,6 +90,11 @@ class Target(ABC):
         return ""
 
     @property
+    def place(self) -> str:
+        """The same for all processes of this machine that send to one place."""
+        return str(self)
+
+    @property
     def look(self) -> str:
         """How a person looks at what went there. Empty if that is not for us to say."""
         return ""

@@ -1,0 +1,117 @@
+"""Resource attributes as people write them, in code or in `OTEL_RESOURCE_ATTRIBUTES`, in the types of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
+from urllib.parse import unquote
+
+from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.metric import Attribute
+from akka_otel_callbacks.common.vocabulary.points import AttributeValue
+
+LONGEST_ID, LARGEST_ATTEMPT = 256, 1_000_000
+INT64 = range(-(2**63), 2**63)
+"""The integers that an attribute can carry."""
+BY_NAME = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
+SHOWN = 80
+"""How much of a value a warning repeats."""
+
+
+def is_run_id(value: Any) -> TypeGuard[str]:
+    """Whether a value can name a run. People read the ID, ask for it in queries and find the run's folder by it, so one
+    that nobody can see or type is none."""
+    return (
+        isinstance(value, str)
+        and len(value) <= LONGEST_ID
+        and value.isprintable()
+        and any(character.isalnum() for character in value)
+    )
+
+
+def is_attempt(value: Any) -> TypeGuard[int]:
+    """Whether a value can be the number of an attempt."""
+    return type(value) is int and 0 < value <= LARGEST_ATTEMPT
+
+
+USABLE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    names.ATTR_RUN_ID.name: (is_run_id, f"at most {LONGEST_ID} printable characters with a letter or a digit"),
+    names.ATTR_RUN_ATTEMPT.name: (is_attempt, f"a whole number from 1 to {LARGEST_ATTEMPT}"),
+}
+"""Attributes that not every value of their type can be, and what they have to be."""
+TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+
+
+def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """The attributes of several sources in their registered types. Of two that have one the later wins. What cannot be
+    used costs a warning."""
+    found = ((name, _typed(name, raw)) for source in sources for name, raw in source.items())
+    return {name: value for name, value in found if value is not None}
+
+
+def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
+    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`. None where that is nothing, or
+    nothing usable."""
+    given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
+    return next((value for raw in given if (value := converted(attribute, raw)) is not None), None)
+
+
+def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable's pairs; what is no pair is left to the SDK, which warns of it. `OTEL_SERVICE_NAME` wins over a
+    service name in it, as the specification says."""
+    pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)
+    found = {key.strip(): unquote(value.strip()) for key, value in pairs if key.strip()}
+    if environ.get("OTEL_SERVICE_NAME"):
+        found.pop(names.ATTR_SERVICE_NAME.name, None)
+    return found
+
+
+def converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
+    """The value in an attribute's type, as text without one. None where it is empty or cannot be that attribute's."""
+    if raw is None or raw == "":
+        return None
+    if attribute is None or attribute.type is str:
+        value: AttributeValue | None = _text(raw)
+    else:
+        value = {int: whole_number, float: _float, bool: _bool}[attribute.type](raw)
+    usable, _ = USABLE.get(attribute.name if attribute else "", (None, ""))
+    return value if value is None or usable is None or usable(value) else None
+
+
+def whole_number(raw: Any) -> int | None:
+    """The value as an integer that an attribute can carry. None where it is no such number."""
+    value = _float(raw)
+    return int(value) if value is not None and value.is_integer() and int(value) in INT64 else None
+
+
+def _typed(name: str, raw: Any) -> AttributeValue | None:
+    """The value in its registered type. None, with a warning, where it cannot be used."""
+    attribute = BY_NAME.get(name)
+    if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
+        return raw
+    value = converted(attribute, raw)
+    if value is None and attribute is not None and raw is not None and raw != "":
+        _, what = USABLE.get(name, (None, TYPES[attribute.type]))
+        logger.warning("the resource attribute %s=%.*r is not %s; it is ignored", name, SHOWN, raw, what)
+    return value
+
+
+def _text(raw: Any) -> str | None:
+    """None for blanks only, which nobody sees."""
+    text = str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
+    return text if text.strip() else None
+
+
+def _float(raw: Any) -> float | None:
+    if isinstance(raw, bool):
+        return None
+    try:
+        value = float(raw)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def _bool(raw: Any) -> bool | None:
+    return {"true": True, "false": False}.get(str(raw).strip().lower())

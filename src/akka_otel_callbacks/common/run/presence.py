@@ -1,0 +1,71 @@
+"""Whether a live process on this machine publishes an attempt of a run: it holds a mark, which ends with the process.
+
+The mark is an abstract socket address, as Linux has them. It needs no folder and leaves nothing behind, however the
+process ends. Containers have addresses of their own, as machines have: from one nobody sees into another.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import socket
+import sys
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from akka_otel_callbacks.common.forks import call_in_children
+
+if TYPE_CHECKING:
+    from akka_otel_callbacks.common.export.targets.target import Target
+
+PREFIX = "\0akka-otel-run-"
+
+
+class Presence:
+    """The mark of one attempt.
+
+    Args:
+        run_id: the run's ID.
+        attempt: the attempt's number.
+        targets: where its figures go. Under one name in two places nothing collides.
+    """
+
+    def __init__(self, run_id: str, attempt: int, targets: Iterable[Target]) -> None:
+        told_apart = repr((run_id, attempt, sorted(target.place for target in targets)))
+        self._address = PREFIX + hashlib.sha256(told_apart.encode(errors="replace")).hexdigest()[:32]
+        self._mark: socket.socket | None = None
+
+    def take(self) -> bool:
+        """Holds the mark from now on. False where another process does, or another training of this one. Without such
+        marks nobody can tell, and it is True."""
+        self._mark, free = self._bound()
+        call_in_children(weakref.WeakMethod(self.leave))  # a child may live longer than the training
+        return free
+
+    def leave(self) -> None:
+        """Lets go of the mark. To do so twice is to do it once."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.close()
+
+    def is_taken(self) -> bool:
+        """Whether anybody holds the mark now."""
+        mark, free = self._bound()
+        if mark is not None:
+            mark.close()
+        return not free
+
+    def _bound(self) -> tuple[socket.socket | None, bool]:
+        """A socket that holds the mark, and whether the mark was free, as far as that can be told."""
+        if sys.platform != "linux":
+            return None, True
+        mark = None
+        try:
+            mark = socket.socket(socket.AF_UNIX)  # nobody can connect to it, because it does not listen
+            mark.bind(self._address)
+        except OSError as error:
+            if mark is not None:
+                mark.close()
+            return None, error.errno != errno.EADDRINUSE
+        return mark, True
