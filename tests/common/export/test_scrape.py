@@ -150,20 +150,18 @@ def test_an_endpoint_that_nobody_reads_costs_the_training_no_translation_and_no_
     endpoint: Endpoint, start: Start
 ) -> None:
     translators: set[int] = set()
-    translated: list[int] = []
 
     class Watched(Report):
         def deliver(self, recorder: Recorder) -> None:
             translators.add(threading.get_ident())
             super().deliver(recorder)
-            translated[:] = [self.step.number]
 
     telemetry = start()
     for number in range(1, 10_001):
         step = RLStep(number=number, duration_s=1.0, reward=float(number), rollout_completion_length=[number, 7])
         telemetry.capture(Watched(step), step=True)
         if number % 50 == 0:  # steps come quickly, but not faster than they can be translated
-            wait_until(lambda number=number: translated == [number])
+            assert telemetry._steps.catch_up(10)
         if number == 2000:
             blocks = sys.getallocatedblocks()
     assert sys.getallocatedblocks() - blocks < 4000, "8000 steps leave something behind, half an object each"

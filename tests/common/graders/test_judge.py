@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -365,16 +366,18 @@ replies = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def scripted() -> Any:
+def scripted() -> Iterator[tuple[JudgeServer, Judge]]:
+    """A server that replies what a test says, and a judge that never gives up."""
     with judge_server("scripted") as server:
-        yield server
+        yield server, judge_of(server, give_up_after=10_000)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(replies)
-def test_whatever_a_server_sends_is_a_score_or_a_cause(scripted: JudgeServer, reply: Any) -> None:
-    scripted.script = reply
-    score, call = asked_once(judge_of(scripted))
+def test_whatever_a_server_sends_is_a_score_or_a_cause(scripted: tuple[JudgeServer, Judge], reply: Any) -> None:
+    server, judge = scripted
+    server.script = reply
+    score, call = asked_once(judge)
     assert 0.0 <= score <= 1.0
     assert call.cause in (None, UNAVAILABLE, UNREADABLE)
     assert score == 0.0 or call.cause is None

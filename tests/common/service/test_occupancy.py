@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,23 +116,3 @@ def test_claims_add_up_and_no_series_is_lost(course: Sequence[Sequence[Claim]]) 
         }
         for (project, state), number in of_projects.items():
             assert number == sum(c.devices for c in claims if (c.project, c.state) == (project, state))
-
-
-def test_exporters_that_collect_at_once_do_not_disturb_each_other() -> None:
-    occupancy, failed = Occupancy("pod-1"), []
-
-    def collect(part: int) -> None:
-        try:
-            for number in range(300):
-                claim = Claim(project=f"{part}-{number}", devices=1, state=ClaimState.GRANTED, accelerator=f"{number}")
-                occupancy.figures(ServiceState(claims=[claim]))
-        except RuntimeError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=collect, args=(part,)) for part in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert len(values(occupancy, ServiceState(), names.POOL_CLAIMS)) == 600
