@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from akka_otel_callbacks.common.gpu.health import GpuHealth  # noqa: E402
-from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount, StepMemory  # noqa: E402
+from akka_otel_callbacks.common.memory.account import MemoryAccount, StepMemory  # noqa: E402
+from akka_otel_callbacks.common.memory.allocator import CudaAllocator  # noqa: E402
 from akka_otel_callbacks.common.vocabulary import names  # noqa: E402
 
 MIB = 1 << 20

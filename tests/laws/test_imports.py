@@ -18,7 +18,7 @@ FOREIGN_TO_COMMON = {
     "vllm",
     "tensordict",
 }
-ON_THE_ENGINES_TORCH = {"common.flops.walk", "common.memory.account", "common.run.torchrun"}
+ON_THE_ENGINES_TORCH = {"common.flops.walk", "common.memory.allocator", "common.run.torchrun"}
 """They import, within the functions that need it, the torch that the engine has loaded."""
 
 

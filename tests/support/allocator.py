@@ -6,7 +6,7 @@ from collections import Counter
 
 import torch
 
-from akka_otel_callbacks.common.memory.account import Usage
+from akka_otel_callbacks.common.memory.allocator import Usage
 
 META = torch.device("meta")
 

@@ -12,7 +12,8 @@ import torch
 
 from akka_otel_callbacks.common.gpu.fake import FakeGpu, FakeNvml
 from akka_otel_callbacks.common.gpu.health import GpuHealth
-from akka_otel_callbacks.common.memory.account import MemoryAccount, Usage
+from akka_otel_callbacks.common.memory.account import MemoryAccount
+from akka_otel_callbacks.common.memory.allocator import Usage
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.vocabulary import names

@@ -12,7 +12,8 @@ from akka_otel_callbacks.common.gpu.device_ids import torch_device_ids
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.placement import Placement
 from akka_otel_callbacks.common.guard import guarded
-from akka_otel_callbacks.common.memory.account import CudaAllocator, MemoryAccount
+from akka_otel_callbacks.common.memory.account import MemoryAccount
+from akka_otel_callbacks.common.memory.allocator import CudaAllocator
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.run.torchrun import KEY, share, shared, shared_trace

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from akka_otel_callbacks.common.memory import account
 from akka_otel_callbacks.common.memory.account import (
     Held,
     MemoryAccount,
@@ -21,9 +20,9 @@ from akka_otel_callbacks.common.memory.account import (
     Phase,
     StepMemory,
     TensorCount,
-    Usage,
     most_reserved,
 )
+from akka_otel_callbacks.common.memory.allocator import CudaAllocator, Usage
 from akka_otel_callbacks.common.vocabulary.names import MemoryComponent as Part
 from tests.support.allocator import META, ScriptedAllocator
 
@@ -548,11 +547,11 @@ def test_the_cuda_allocator_reads_torchs_counters(monkeypatch: pytest.MonkeyPatc
     pool = {"all": {"current": 3, "peak": 5, "allocated": 90, "freed": 80}}
     stats = {"allocated_bytes": pool, "reserved_bytes": {"all": {"current": 7, "peak": 11}}}
     monkeypatch.setattr(torch.cuda.memory, "memory_stats_as_nested_dict", lambda device: stats)
-    assert account.CudaAllocator(1).usage() == Usage(3, 5, 7, 11)
-    assert account.CudaAllocator(1).device == torch.device("cuda:1")
+    assert CudaAllocator(1).usage() == Usage(3, 5, 7, 11)
+    assert CudaAllocator(1).device == torch.device("cuda:1")
 
 
 def test_the_cuda_allocator_before_cuda_is_used() -> None:
     assert not torch.cuda.is_initialized()
-    assert account.CudaAllocator(0).usage() is None
+    assert CudaAllocator(0).usage() is None
     assert not torch.cuda.is_initialized()

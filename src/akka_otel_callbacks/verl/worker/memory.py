@@ -19,13 +19,14 @@ from akka_otel_callbacks.common.run import handed_on
 from akka_otel_callbacks.verl.state import STATE
 
 if TYPE_CHECKING:
-    from akka_otel_callbacks.common.memory.account import Allocator, Peak, StepMemory
+    from akka_otel_callbacks.common.memory.account import Peak, StepMemory
+    from akka_otel_callbacks.common.memory.allocator import Allocator
 
 
 def _of_current_cuda_device() -> Allocator:
     import torch
 
-    from akka_otel_callbacks.common.memory.account import CudaAllocator
+    from akka_otel_callbacks.common.memory.allocator import CudaAllocator
 
     return CudaAllocator(torch.cuda.current_device())
 
