@@ -18,7 +18,7 @@ HOSTS = unsloth axolotl swift
 # Supported beside the one that all other tests run on.
 PYTHONS = 3.10 3.12 3.13
 
-.PHONY: demo test lint test-trl test-trl-oldest test-floor test-pythons test-verl test-verl-e2e test-vllm test-hosts generate bench programs clean
+.PHONY: demo test lint test-trl test-trl-oldest test-floor test-pythons test-verl test-verl-e2e test-vllm test-hosts generate pictures bench programs clean
 
 demo: $(TRL)  ## Train a tiny model and show its figures
 	.venv-trl/bin/akka-otel demo

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import Counter
 
-from akka_otel_callbacks.cli.probe import Answer
+from akka_otel_callbacks.common.export.targets.target import Answer
 from akka_otel_callbacks.common.gpu.devices import Devices
 from akka_otel_callbacks.common.gpu.nvml import START, Code, Nvml, Unavailable, explained
 from akka_otel_callbacks.common.log import logger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,11 @@ class Row:
     time_ns: int | None = None
     part: int = 0
     config: Mapping[str, Any] | None = None
+
+
+def config_of(rows: Iterable[Row]) -> Mapping[str, Any] | None:
+    """The configuration of the run that wrote the rows. None if the log does not have it."""
+    return next((row.config for row in rows if row.config is not None), None)
 
 
 @dataclass(slots=True)

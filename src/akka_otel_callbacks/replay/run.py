@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step
 from akka_otel_callbacks.replay import trl_steps, verl_steps
 from akka_otel_callbacks.replay.formats import FORMATS, Format, files_of
 from akka_otel_callbacks.replay.history import runs
-from akka_otel_callbacks.replay.log import Log, Row, Unreadable
+from akka_otel_callbacks.replay.log import Log, Row, Unreadable, config_of
 from akka_otel_callbacks.replay.timeline import Timeline, timeline
 from akka_otel_callbacks.trl.vocabulary import EVAL, eval_set, is_evaluation
 from akka_otel_callbacks.verl.config import get
@@ -138,7 +138,7 @@ def _past_run(rows: list[Row], log: Log, engine: ModuleType, format: Format) -> 
     steps = [*engine.steps(rows, step_type)]
     completed = [row.number for row in rows if engine.completes(row)]
     steps += _unlogged_end(rows, log, step_type, max(completed, default=0))
-    planned = log.planned if log.planned is not None else guarded(planned_steps)(_config(rows))
+    planned = log.planned if log.planned is not None else guarded(planned_steps)(config_of(rows))
     return PastRun(
         id=_digest(rows),
         format=format.name,
@@ -175,7 +175,7 @@ def _before(completed: Iterable[int], log: Log) -> int:
 
 
 def _attributes(rows: Sequence[Row], engine: str, step_type: type[Step]) -> dict[Attribute, Any]:
-    config = _config(rows)
+    config = config_of(rows)
     known = guarded(run_attributes)(config) if config is not None else None
     if known is None and engine == names.RunEngine.VERL and step_type is SFTStep:
         known = {names.ATTR_RUN_METHOD: names.RunMethod.SFT}
@@ -183,10 +183,6 @@ def _attributes(rows: Sequence[Row], engine: str, step_type: type[Step]) -> dict
     if not get(config, "trainer.use_v1"):  # verl's earlier trainers change their configuration after they printed it
         told.pop(names.ATTR_RUN_SETTINGS_SHA, None)
     return told
-
-
-def _config(rows: Iterable[Row]) -> Mapping[str, Any] | None:
-    return next((row.config for row in rows if row.config is not None), None)
 
 
 def _digest(rows: Sequence[Row]) -> str:

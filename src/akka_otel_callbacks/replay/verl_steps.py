@@ -7,7 +7,7 @@ from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep, Step
-from akka_otel_callbacks.replay.log import Row
+from akka_otel_callbacks.replay.log import Row, config_of
 from akka_otel_callbacks.verl.driver.translation import LogCall, RLTranslation, SFTTranslation, Translation
 from akka_otel_callbacks.verl.driver.vocabulary import EARLY_TIMING, RL_STEP_KEY, SFT_STEP_KEY
 from akka_otel_callbacks.verl.settings import is_rl
@@ -33,7 +33,7 @@ def completes(row: Row) -> bool:
 
 def kind(rows: Iterable[Row]) -> type[Step]:
     """Which kind of training it was."""
-    config = next((row.config for row in rows if row.config is not None), None)
+    config = config_of(rows)
     if config is not None:
         return RLStep if is_rl(config) else SFTStep
     return SFTStep if any(SFT_STEP_KEY in row.values or "val/loss" in row.values for row in rows) else RLStep
@@ -47,7 +47,7 @@ def release(keys: Collection[str]) -> tuple[int, ...]:
 def steps(rows: Iterable[Row], step_type: type[Step]) -> Iterator[tuple[Row, Step]]:
     """Each row that has figures, with them. A step has its number; anything else is an amendment."""
     rows = [*rows]
-    config = next((row.config for row in rows if row.config is not None), None)
+    config = config_of(rows)
     translation = _translation(rows, config, step_type)
     for row in rows:
         values = _usable(row) if step_type is RLStep else row.values
