@@ -27,7 +27,7 @@ OTHERWISE = {
     "common.gpu.readings": {"latest"},  # how samples become one figure
     "common.gpu.xid_codes": {"informational"},  # a word of a log line
     "common.graders.scoring": {"failed"},  # an attribute of a scoring
-    "common.export.delivery": {"rejected"},  # how a delivery ended
+    "common.export.acceptance": {"rejected"},  # how a delivery ended
     "graders": {"failure"},  # a module
     "reading.attributes": {"values"},  # a field of OTLP
     "reading.ending": {"failed"},  # a word of a sentence

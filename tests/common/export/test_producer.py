@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.resources import Resource
 
-from akka_otel_callbacks.common.export.delivery import REJECTED, Reply
+from akka_otel_callbacks.common.export.acceptance import REJECTED, Reply
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.producer import Producer, Run
 from akka_otel_callbacks.common.export.push import Push

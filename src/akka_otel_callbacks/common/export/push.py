@@ -5,7 +5,7 @@ from __future__ import annotations
 from opentelemetry.sdk.metrics import Histogram, ObservableCounter, ObservableUpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, MetricExporter, MetricExportResult, MetricsData
 
-from akka_otel_callbacks.common.export.delivery import Reply
+from akka_otel_callbacks.common.export.acceptance import Reply
 from akka_otel_callbacks.common.export.producer import Producer, Run
 from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.vocabulary.metric import Kind

@@ -22,9 +22,10 @@ import requests
 from opentelemetry import context
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from akka_otel_callbacks.common.export.delivery import Reply
+from akka_otel_callbacks.common.export.acceptance import Reply
 from akka_otel_callbacks.common.export.otlp import credentials
-from akka_otel_callbacks.common.export.otlp.exporters import REQUESTS, Delivery, OtlpMetrics, OtlpSpans
+from akka_otel_callbacks.common.export.otlp.delivery import REQUESTS, Delivery
+from akka_otel_callbacks.common.export.otlp.exporters import OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.export.selection import select
 from tests.common.scripts import run
 from tests.support.batches import metrics_batch, spans_batch

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.export.delivery import Reply
+from akka_otel_callbacks.common.export.acceptance import Reply
 from akka_otel_callbacks.common.export.otlp.credentials import from_entry_point
 from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings
 from akka_otel_callbacks.common.export.redaction import redact_text

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsPartialSuccess
 
-from akka_otel_callbacks.common.export.delivery import Reply
+from akka_otel_callbacks.common.export.acceptance import Reply
 from akka_otel_callbacks.common.export.otlp.credentials import from_entry_point
 from akka_otel_callbacks.common.export.otlp.settings import OtlpSettings
 from akka_otel_callbacks.common.export.redaction import redact_text, redact_url

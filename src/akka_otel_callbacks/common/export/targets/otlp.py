@@ -59,7 +59,7 @@ class OtlpTarget(Target):
 
     def probe(self, timeout_s: float) -> Answer:
         """Sends an empty export as a training would, so that protocol, headers and certificates are tried with it."""
-        from akka_otel_callbacks.common.export.otlp.exporters import REQUESTS, Delivery
+        from akka_otel_callbacks.common.export.otlp.delivery import REQUESTS, Delivery
 
         delivery = Delivery(self)
         reply = delivery.once(REQUESTS[self.settings.signal](), timeout_s)

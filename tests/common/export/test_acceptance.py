@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.common.export import delivery
-from akka_otel_callbacks.common.export.delivery import Acceptance, Reply
+from akka_otel_callbacks.common.export import acceptance
+from akka_otel_callbacks.common.export.acceptance import Acceptance, Reply
 from akka_otel_callbacks.common.export.otlp.exporters import OtlpMetrics, OtlpSpans
 from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -30,7 +30,7 @@ def sink() -> Iterator[OtlpSink]:
 
 @pytest.fixture(autouse=True)
 def _healthy(sink: OtlpSink) -> Iterator[None]:
-    delivery._by_address.clear()
+    acceptance._by_address.clear()
     yield
     sink.status, sink.rejected = 200, None
 
