@@ -29,7 +29,7 @@ from opentelemetry.trace import NoOpTracerProvider
 import akka_otel_callbacks
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.recording.recorder import Recorder
-from akka_otel_callbacks.common.recording.translator import MOST_CAPTURES, MOST_VALUES
+from akka_otel_callbacks.common.recording.translator import MOST_CAPTURES, MOST_VALUES, StepFailed
 from akka_otel_callbacks.common.run.identity import identify
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
@@ -92,7 +92,7 @@ def test_everything_that_a_step_holds_arrives_as_it_was_reported(sink: OtlpSink,
         assert values(last, source.metric) == (reported if source.by else {None: reported}), source.attribute
     assert values(last, names.RL_STEP_COUNT) == {None: 1}
     assert set(values(last, names.TELEMETRY_NONFINITE).values()) == {0}
-    assert values(last, names.TELEMETRY_DROPPED) == {"overflow": 0, "thinned": 0, "rejected": 0}
+    assert values(last, names.TELEMETRY_DROPPED) == {"overflow": 0, "failed": 0, "thinned": 0, "rejected": 0}
     for source in DISTRIBUTIONS[RLStep]:
         reported = getattr(step, source.attribute)
         for label, numbers in reported.items() if source.by else [(None, reported)]:
@@ -188,6 +188,22 @@ def test_what_cannot_be_translated_costs_nothing_else(
     assert values(points, names.RL_STEP_REWARD) == {None: 0.5}
     assert list(failures.values()) == [3]
     assert sum(record.levelno == logging.WARNING for record in log.records) == 1
+
+
+def test_a_step_that_fails_counts_and_is_told_of(
+    given: Given, start: Start, failures: Counter, log: pytest.LogCaptureFixture
+) -> None:
+    """A counter that stood still would look like a stalled run."""
+    telemetry = start(meter_provider=given.meter_provider)
+    report(telemetry, RLStep(number=1, reward=0.5))
+    telemetry.capture(Broken(), step=True)
+    telemetry.capture(StepFailed(), step=True)
+    points = given.points()
+    assert values(points, names.RL_STEP_COUNT) == {None: 3}
+    assert values(points, names.TELEMETRY_DROPPED)["failed"] == 2
+    assert list(failures.values()) == [1]
+    telemetry.close()
+    assert "steps have no figures, because the telemetry failed in them: 2" in log.text
 
 
 # -- the queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import logging
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainerState
 from akka_otel_callbacks.common import guard, telemetry
 from akka_otel_callbacks.common.recording import recorder
 from akka_otel_callbacks.common.tracing import trace
+from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import callback, loop, rl, session, sft, training
 from tests.trl import trainings
 from tests.trl.runs import Run, exported_run, plain_run
@@ -101,6 +103,38 @@ def test_every_hook_may_fail(kind: str, make: Make, undisturbed: Run, monkeypatc
     assert {name.split(".")[1] for name in reached} == {name for _, name in hooks} | {"begin_step", "evaluated"}
     assert sum(guard.failures.values()) == len(reached), "each failure is counted, and nothing else failed"
     assert_same_training(run, undisturbed)
+    assert failed(run) == 3
+    assert run.sink.latest(STEPS[kind]).value == 3, "a counter that stood still would look like a stalled run"
+
+
+@pytest.mark.parametrize("name", ["_begun", "_ended"])
+def test_a_step_that_fails_counts_and_leaves_nothing_to_the_next(
+    name: str, kind: str, make: Make, watched: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = {"GRPO": rl.RLLoop, "SFT": sft.SFTLoop}[kind]
+    method, calls = getattr(owner, name), itertools.count()
+    second = {"_begun": 2, "_ended": 1}[name]  # a loop begins one capture for what comes before its first step
+
+    def fails_once(*args: Any) -> Any:
+        if next(calls) == second:
+            raise Injected
+        return method(*args)
+
+    monkeypatch.setattr(owner, name, fails_once)
+    run = exported_run(make)
+    assert failed(run) == 1
+    assert [run.shown(STEPS[kind], step) for step in (1, 2, 3)] == [1, 2, 3]
+    tokens = {"GRPO": names.RL_STEP_TOKENS, "SFT": names.SFT_STEP_TOKENS}[kind]
+    for metric in (tokens, names.RL_STEP_LOSS if kind == "GRPO" else names.SFT_STEP_LOSS):
+        assert run.shown(metric, 3) == watched.shown(metric, 3)
+
+
+STEPS = {"GRPO": names.RL_STEP_COUNT, "SFT": names.SFT_STEP_COUNT}
+
+
+def failed(run: Run) -> float:
+    dropped = run.sink.series(names.TELEMETRY_DROPPED)
+    return max(point.value for point in dropped if "failed" in point.attributes.values())
 
 
 @pytest.mark.parametrize(

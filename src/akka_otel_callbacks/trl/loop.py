@@ -122,9 +122,10 @@ class Loop(Generic[CaptureT]):
     def optimized(self) -> None:
         self.step.optimized = perf_counter()
 
-    def end_step(self, state: TrainerState) -> None:
-        if not self._in_step:  # its begin failed, and `step` is the one before
-            return
+    def end_step(self, state: TrainerState) -> bool:
+        """Hands on what the step left behind. False where the step's begin failed: `step` is then the one before."""
+        if not self._in_step:
+            return False
         step = self.step
         step.end, self._in_step = perf_counter(), False
         step.number = self._number = state.global_step
@@ -134,6 +135,7 @@ class Loop(Generic[CaptureT]):
         step.memory = self._memory_ends()
         self._ended(state)
         self._emit(step, step=True)
+        return True
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """Takes a log row, which may say what the step could not."""

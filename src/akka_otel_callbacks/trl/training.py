@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from akka_otel_callbacks.common.checkpoints.restored import restored
 from akka_otel_callbacks.common.companion import Companion
 from akka_otel_callbacks.common.guard import guarded
+from akka_otel_callbacks.common.recording.translator import StepFailed
 from akka_otel_callbacks.common.run.attempt import Attempt, later
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -41,6 +42,8 @@ LOOPS: Mapping[str | None, type[Loop[Any]]] = {RL: RLLoop, SFT: SFTLoop, None: S
 SAVED = "akka_otel"
 """Under which name the attempt is among a trainer state's callbacks. No class has it: transformers would replace a
 callback by what a checkpoint holds under its name."""
+NEVER = -1
+"""Stands for the step before one whose figures failed, so that the next one begins anew."""
 LOOKS_USED = 2
 """The step by whose end a trainer has used whatever it uses."""
 _trainings = itertools.count()
@@ -104,7 +107,8 @@ class Training:
 
     def begin_step(self, args: TrainingArguments) -> None:
         if self.telemetry is not None and self.state.global_step != self._step:
-            self._end_loop()  # the callback was away: what it read last is of an earlier step
+            self._end_loop()  # the callback was away, or failed: what it read last is of an earlier step
+            self._in_step = True  # whatever fails now, a step ends
             self._watch(args, self.telemetry)
         self._in_step = True
         if self.loop is not None:
@@ -117,8 +121,16 @@ class Training:
         if not self._in_step:
             return
         self._in_step, self._step = False, self.state.global_step
-        if self.loop is not None:
-            self.loop.end_step(self.state)
+        if self.telemetry is None or not self.telemetry.recording:
+            return
+        reported = False
+        try:
+            reported = self.loop is not None and self.loop.end_step(self.state)
+        finally:
+            if not reported:
+                self._step = NEVER
+                self.telemetry.capture(StepFailed(), step=True)
+        if self.loop is not None and reported:
             if self._spans is not None:
                 self._spans.end_step(self.loop.step, self._step)
             self._steps += 1

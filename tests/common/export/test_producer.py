@@ -127,6 +127,7 @@ def test_more_steps_than_an_export_carries_are_thinned_evenly_and_counted(steps:
     assert not gaps or max(gaps) <= 8 * max(1, min(gaps)), "an even selection"
     assert values(newest(found), names.TELEMETRY_DROPPED) == {
         "overflow": 0,
+        "failed": 0,
         "thinned": steps - len(sent),
         "rejected": 0,
     }

@@ -99,6 +99,19 @@ def test_a_whole_recorded_run_arrives(sink: OtlpSink) -> None:
     assert "secret" not in str(resource)
 
 
+def test_a_step_that_fails_counts_and_has_no_figures(sink: OtlpSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that stood still would look like a stalled run."""
+    made, clock = make(), iter([1, 0, 1])
+    monkeypatch.setattr(backend.update_clock, "end_update", lambda: 1 / next(clock))
+    for step in (1, 2, 3):
+        made.log(data={"training/global_step": step, "critic/score/mean": float(step)}, step=step)
+    made.finish()
+    assert sink.latest(names.RL_STEP_COUNT).value == 3
+    assert sink.latest(names.TELEMETRY_DROPPED, {names.ATTR_TELEMETRY_REASON: "failed"}).value == 1
+    assert {point.value for point in sink.series(names.RL_STEP_REWARD)} == {1.0, 3.0}
+    assert list(guard.failures.values()) == [1]
+
+
 def test_rollouts_come_with_the_step_that_they_belong_to(sink: OtlpSink) -> None:
     made = make()
     assert STATE.inbox.listening

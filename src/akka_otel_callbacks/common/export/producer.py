@@ -158,7 +158,7 @@ class Producer:
             until_ns = steps.known_until_ns(self._collected_ns)
             moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
         snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(
-            recorder.overflow, self.unsent.thinned, self.unsent.rejected
+            recorder.without_figures, self.unsent.thinned, self.unsent.rejected
         )
         return moments, snapshot, until_ns, new
 

@@ -72,8 +72,9 @@ class Recorder:
     def __init__(self, step_type: type[Step], *listeners: Callable[[Record], object]) -> None:
         self.board = Board()
         self.steps = 0
-        self.overflow = 0
-        """Steps that the queue had no room for. They are completed steps like the others, so they count."""
+        self.without_figures: dict[str, int] = {Reason.OVERFLOW: 0, Reason.FAILED: 0}
+        """Steps that the queue had no room for, and those that the telemetry failed in. They are completed steps like
+        the others, so they count."""
         self.labels = Labels()
         self.nonfinite: dict[NonFinite, int] = dict.fromkeys(WATCHED_FROM_ZERO[step_type], 0)
         self.negative: Counter[AttributeValue] = Counter()
@@ -84,7 +85,7 @@ class Recorder:
         """When the capture that is being translated was made. None is now."""
         self.counters: dict[Metric, Callable[[], Sequence[Point]]] = {
             names.TELEMETRY_NONFINITE: self.nonfinite_points,
-            names.TELEMETRY_DROPPED: lambda: dropped_points(self.overflow),
+            names.TELEMETRY_DROPPED: lambda: dropped_points(self.without_figures),
             names.TELEMETRY_OVERFLOW: self.labels.overflow_points,
             step_type.counter: self.count_points,
         }
@@ -150,7 +151,7 @@ class Recorder:
 
     def count_points(self) -> tuple[Point, ...]:
         """The step counter: no series before the first completed step, so that a long preparation is no stall."""
-        steps = self.steps + self.overflow
+        steps = self.steps + sum(self.without_figures.values())
         return ((steps, NO_ATTRIBUTES),) if steps else ()
 
     def nonfinite_points(self) -> tuple[Point, ...]:
@@ -164,8 +165,8 @@ class Recorder:
         return tuple((count, {TERM: term}) for term, count in self.negative.items())
 
 
-def dropped_points(overflow: int, thinned: int = 0, rejected: int = 0) -> tuple[Point, ...]:
-    counts = {Reason.OVERFLOW: overflow, Reason.THINNED: thinned, Reason.REJECTED: rejected}
+def dropped_points(without_figures: Mapping[str, int], thinned: int = 0, rejected: int = 0) -> tuple[Point, ...]:
+    counts = {**without_figures, Reason.THINNED: thinned, Reason.REJECTED: rejected}
     return tuple((count, {names.ATTR_TELEMETRY_REASON.name: reason}) for reason, count in counts.items())
 
 

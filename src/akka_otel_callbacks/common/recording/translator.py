@@ -23,6 +23,7 @@ to wait is counted, and the steps behind it are taken to be as large: to count e
 NAP_S, QUIET_NAPS = 0.1, 2
 """While steps come quickly, the thread looks for new ones after each nap: to be woken by every step costs the training
 more than all else. After some naps without a step it sleeps until the next one wakes it."""
+Reason = names.TelemetryReason
 TURN_S, PAUSE_S = 0.002, 0.0001
 """While many captures wait, the thread gives way after each turn: a training thread that wants the interpreter would
 otherwise wait for Python's switch interval, 5 ms, again and again."""
@@ -35,9 +36,16 @@ class Capture(Protocol):
     def deliver(self, recorder: Recorder) -> None: ...
 
 
-Waiting = tuple[int, Capture]
-"""A capture behind the monotonic nanoseconds of its making. The training thread leaves it to others to make a date of
-them, which takes 2 µs."""
+class StepFailed:
+    """Stands for a step whose capture failed on the training thread. The step has no figures, and counts."""
+
+    def deliver(self, recorder: Recorder) -> None:
+        recorder.without_figures[Reason.FAILED] += 1
+
+
+Waiting = tuple[int, Capture, bool]
+"""A capture behind the monotonic nanoseconds of its making, and whether it completes a step. The training thread leaves
+it to others to make a date of the nanoseconds, which takes 2 µs."""
 
 
 class Translator(threading.Thread):
@@ -68,11 +76,11 @@ class Translator(threading.Thread):
             self._room = 0
         elif self._is_full(capture, step=step):
             if step:
-                self._recorder.overflow += 1
+                self._recorder.without_figures[Reason.OVERFLOW] += 1
             else:
                 self._amendments_dropped += 1
             return
-        self._append(capture)
+        self._append(capture, step)
 
     def waiting(self) -> int:
         """How many captures have not been translated yet."""
@@ -90,7 +98,7 @@ class Translator(threading.Thread):
         if not self._queue:
             return True
         mark = _Mark()
-        self._append(mark)
+        self._append(mark, False)
         self._ring()
         return mark.passed.wait(timeout_s)
 
@@ -101,9 +109,11 @@ class Translator(threading.Thread):
 
     def say_what_is_missing(self) -> None:
         """At the end."""
-        left = sum(not isinstance(capture, _Mark) for _, capture in (*self._queue,))
+        left = sum(not isinstance(capture, _Mark) for _, capture, _ in (*self._queue,))
+        without_figures = self._recorder.without_figures
         for count, what in (
-            (self._recorder.overflow, "steps came faster than their figures can be computed, and have none"),
+            (without_figures[Reason.OVERFLOW], "steps came faster than their figures can be computed, and have none"),
+            (without_figures[Reason.FAILED], "steps have no figures, because the telemetry failed in them"),
             (self._amendments_dropped, "evaluations and the like came faster than that"),
             (left, "captures were not yet computed at the end, and are lost"),
         ):
@@ -133,7 +143,7 @@ class Translator(threading.Thread):
             if time.monotonic() - began > TURN_S:
                 time.sleep(PAUSE_S)
                 began = time.monotonic()
-        if self._recorder.overflow and not self._warned:
+        if self._recorder.without_figures[Reason.OVERFLOW] and not self._warned:
             self._warned = True
             logger.warning(
                 "steps come faster than their figures can be computed. Some have no figures and are counted in %s",
@@ -143,16 +153,21 @@ class Translator(threading.Thread):
 
     @guarded
     def _translate(self, waiting: Waiting) -> None:
-        monotonic_ns, capture = waiting
+        monotonic_ns, capture, completes = waiting
         before = self._recorder.steps
         self._recorder.reported_ns = unix_ns(monotonic_ns)
-        capture.deliver(self._recorder)
+        try:
+            capture.deliver(self._recorder)
+        except Exception:
+            if completes and self._recorder.steps == before:
+                StepFailed().deliver(self._recorder)
+            raise
         if self._recorder.steps != before:
             for loop in self._loops:
                 loop.step_reported()
 
-    def _append(self, capture: Capture) -> None:
-        self._queue.append((time.monotonic_ns(), capture))
+    def _append(self, capture: Capture, step: bool) -> None:
+        self._queue.append((time.monotonic_ns(), capture, step))
         if self._asleep:
             self._ring()
 

@@ -96,6 +96,7 @@ class PausePolicy:
 
 class TelemetryReason:
     OVERFLOW: Final = "overflow"
+    FAILED: Final = "failed"
     THINNED: Final = "thinned"
     REJECTED: Final = "rejected"
 
@@ -481,6 +482,7 @@ ATTR_TELEMETRY_REASON: Final = Attribute(
     "Why a step has no points of its own.",
     values=(
         "overflow",
+        "failed",
         "thinned",
         "rejected",
     ),

@@ -10,6 +10,7 @@ from typing import Any
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger, show_infos
 from akka_otel_callbacks.common.numbers import number
+from akka_otel_callbacks.common.recording.translator import StepFailed
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
@@ -79,16 +80,24 @@ class Backend:
             if validated and self._is_killed:
                 self._telemetry.flush(0)
             return
-        memory = self._memory.ask(logged) if self._telemetry.recording else None
-        rollouts = STATE.inbox.take(number(logged.get(RL_STEP_KEY)))
-        if self._telemetry.recording:
-            self._unseen.check(logged, rollouts)
-        call = LogCall(self._translation, logged, int(step), rollouts, update_clock.end_update(), memory)
+        try:
+            call = self._captured(logged, step)
+        except Exception:
+            self._telemetry.capture(StepFailed(), step=True)
+            raise
         self._telemetry.capture(call, step=True)
         if self._spans is not None:
             self._spans.logged(logged, call.number, call.update_s)
         if self._is_killed:
             self._telemetry.flush(0)
+
+    def _captured(self, logged: dict[str, Any], step: int) -> LogCall:
+        """What was logged at a step's end, with what was seen of the step."""
+        memory = self._memory.ask(logged) if self._telemetry.recording else None
+        rollouts = STATE.inbox.take(number(logged.get(RL_STEP_KEY)))
+        if self._telemetry.recording:
+            self._unseen.check(logged, rollouts)
+        return LogCall(self._translation, logged, int(step), rollouts, update_clock.end_update(), memory)
 
     @guarded
     def finish(self, error: BaseException | None = None) -> None:
