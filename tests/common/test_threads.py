@@ -62,7 +62,7 @@ def run(reader: Reader) -> Iterator[Callable[..., ExportLoop]]:
 def seconds_to_end(loop: Closer) -> float:
     begin = time.monotonic()
     loop.stop()
-    loop.join(5)
+    loop.join(LONG_S / 2)
     assert not loop.is_alive()
     return time.monotonic() - begin
 
@@ -122,7 +122,7 @@ def test_a_stop_never_waits_for_the_pause(steps: int, run: Callable[..., ExportL
         loop.step_reported()
         wait_until(lambda: reader.collected)
     before = len(reader.collected)
-    assert seconds_to_end(loop) < 1.0
+    assert seconds_to_end(loop) < 5
     assert reader.closed
     assert len(reader.collected) == before + 1, "once: a slow collector has no time for more"
 
@@ -154,7 +154,7 @@ def test_a_flush_gives_up_in_time(run: Callable[..., ExportLoop], reader: Reader
     begin = time.monotonic()
     assert loop.flush(0.1) is False
     assert loop.flush(0) is False
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < 5, "the export hangs for 10 s"
 
 
 def test_a_failing_export_does_not_end_the_loop(
@@ -175,7 +175,7 @@ def test_any_interval_is_one_that_a_thread_can_wait_for(
     loop = run(interval_s=interval_s)
     time.sleep(0.05)
     assert loop.is_alive()
-    assert seconds_to_end(loop) < 1.0
+    assert seconds_to_end(loop) < 5
 
 
 def test_a_closer_closes_when_it_is_told_to_and_is_no_reason_to_live_on(failures: Counter) -> None:

@@ -145,6 +145,12 @@ def test_times_of_lines(tmp_path: Path, before: str, seconds: float) -> None:
     assert row.time_ns / 1e9 == pytest.approx(seconds, abs=1e-6)
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
+def test_a_time_that_cannot_be_true_is_none(tmp_path: Path, time: str) -> None:
+    row = only(tmp_path, f"{time} {printed(1, ROW)}\n")
+    assert (row.values, row.time_ns) == (ROW, None)
+
+
 def test_lines_that_a_container_runtime_wrapped_in_json(tmp_path: Path) -> None:
     line = {"log": f"{ACTOR}{printed(1, ROW)}\n", "stream": "stdout", "time": "2026-03-01T10:00:00.25Z"}
     row = only(tmp_path, json.dumps(line) + "\n")

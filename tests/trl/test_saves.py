@@ -80,12 +80,12 @@ def test_each_save_is_a_stage(tiny_model: str, sink: OtlpSink) -> None:
     (key, histogram), *others = last(sink).items()
     assert (key, others) == (("full_state", "success", None), [])
     assert histogram.count == len(trainer.took) == 2
-    assert sum(trainer.took) <= histogram.sum < sum(trainer.took) + 0.05
+    assert sum(trainer.took) <= histogram.sum < sum(trainer.took) + 0.5
     (job,) = (span for span in sink.spans() if span.name == names.SPAN_JOB.name)
     spans = stages(sink)
     assert [(span.trace_id, span.parent_span_id, span.status) for span in spans] == [(job.trace_id, job.span_id, 0)] * 2
     for span, took in zip(spans, trainer.took, strict=True):
-        assert took <= (span.end_ns - span.start_ns) / 1e9 < took + 0.05
+        assert took <= (span.end_ns - span.start_ns) / 1e9 < took + 0.5
         assert job.start_ns < span.start_ns < span.end_ns < job.end_ns
     assert SIZE.name not in sink.names(), "a save to the disk of this machine is no upload"
     assert names.CHECKPOINT_PENDING.name not in sink.names(), "nobody publishes them"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
 from akka_otel_callbacks.cli.output import printable, stdout, stop
 from akka_otel_callbacks.cli.table import count_of, short
 from akka_otel_callbacks.common.export.targets.file import FileTarget
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.reading.words import clock_time
 from akka_otel_callbacks.replay.log import Unreadable
 from akka_otel_callbacks.replay.publish import NotTaken, Published, publish
 from akka_otel_callbacks.replay.run import PastRun, past_runs
@@ -53,14 +53,10 @@ def _header(run: PastRun, published: Published) -> str:
     if not run.steps:
         return f"{name}: {evaluations}, and no step: the run ended before its first one was logged."
     steps = count_of(run.count, "step", "steps")
-    last = f"The last one is number {run.steps[-1].number}, at {_utc(timed[-1].time_ns)}"
+    last = f"The last one is number {run.steps[-1].number}, at {clock_time(timed[-1].time_ns)} UTC"
     return f"{name}: {steps}, {run.logged} of them in the log, and {evaluations}. {last}."
 
 
 def _absent(run: PastRun) -> str:
     absent = ", ".join(short(metric.name) for metric in run.absent)
     return f"Not in the log, and so absent: {absent or 'nothing'}."
-
-
-def _utc(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns / 1e9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -14,6 +14,7 @@ from akka_otel_callbacks.cli.table import count_of, figure, short
 from akka_otel_callbacks.reading import Run
 from akka_otel_callbacks.reading.log_records import LogRecord
 from akka_otel_callbacks.reading.spans import Branch
+from akka_otel_callbacks.reading.words import clock_time
 
 NEWEST = 10
 """How many log records are shown."""
@@ -49,7 +50,7 @@ def _records(records: Sequence[LogRecord]) -> Table:
     for head in ("UTC", "severity", "log record"):
         table.add_column(head, overflow="fold")
     for record in records:
-        table.add_row(record.when, printable(record.severity), printable(record.body))
+        table.add_row(clock_time(record.time_ns), printable(record.severity), printable(record.body))
     return table
 
 

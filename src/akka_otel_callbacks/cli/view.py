@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -17,7 +16,7 @@ from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.reading import Run, Session
 from akka_otel_callbacks.reading.ending import How
 from akka_otel_callbacks.reading.follower import is_gone, seems_to_run
-from akka_otel_callbacks.reading.words import duration
+from akka_otel_callbacks.reading.words import clock_time, duration
 
 TITLE = (names.ATTR_RUN_ENGINE, names.ATTR_RUN_METHOD, names.ATTR_RUN_BASE_MODEL)
 SETTINGS = (
@@ -79,7 +78,7 @@ def course(run: Run) -> Iterator[str]:
 
 def _extent(run: Run) -> Iterator[str]:
     if run.start_ns:
-        yield f"began {when(run.start_ns)} UTC"
+        yield f"began {clock_time(run.start_ns)} UTC"
     if run.session:
         yield count_of(run.session.exports, "export")
 
@@ -95,11 +94,3 @@ def _last(attribute: Attribute) -> str:
 def _process(session: Session) -> str:
     resource: Mapping[str, str] = session.resource
     return printable(next((resource[name.name] for name in reversed(PROCESS) if name.name in resource), "unnamed"))
-
-
-def when(time_ns: int) -> str:
-    """A time to the second. A dash stands for a time that no calendar has."""
-    try:
-        return f"{datetime.fromtimestamp(time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "–"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
@@ -23,14 +22,6 @@ class LogRecord(NamedTuple):
     body: str
     event: str = ""
     error_type: str = ""
-
-    @property
-    def when(self) -> str:
-        """In UTC, to the second. Empty for a time that no calendar has."""
-        try:
-            return f"{datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}"
-        except (ValueError, OverflowError, OSError):
-            return ""
 
 
 def warnings(records: Iterable[Mapping[str, Any]]) -> Iterator[LogRecord]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 from akka_otel_callbacks.common.vocabulary import names
 
 
@@ -21,6 +23,11 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours_left = divmod(hours, 24)
     return f"{hours} h {minutes} min" if not days else f"{days} d {hours_left} h"
+
+
+def clock_time(time_ns: int) -> str:
+    """Unix nanoseconds in UTC, to the second."""
+    return f"{datetime.fromtimestamp(time_ns // 10**9, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def short(name: str) -> str:

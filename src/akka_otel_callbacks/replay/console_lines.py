@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from akka_otel_callbacks.common.text import ESCAPES
+from akka_otel_callbacks.replay.log import LATEST_NS
 from akka_otel_callbacks.replay.text import lines
 
 BARE_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
@@ -32,7 +33,7 @@ class Printed(NamedTuple):
     actor: str | None = None
     """Which of Ray's processes printed it. None where the line does not say."""
     time_ns: int | None = None
-    """In Unix nanoseconds; without a zone it is taken for UTC."""
+    """In Unix nanoseconds; without a zone it is taken for UTC. None where the line has no time that can be true."""
     is_whole: bool = True
     """Whether its end was there."""
 
@@ -75,5 +76,5 @@ def _time_ns(found: re.Match[str] | None) -> int | None:
         moment = datetime.strptime(found["time"].replace("T", " ") + zone, "%Y-%m-%d %H:%M:%S%z")
     except ValueError:
         return None
-    seconds = int(moment.astimezone(timezone.utc).timestamp())
-    return seconds * 10**9 + int((found["fraction"] or "0").ljust(9, "0"))
+    time_ns = int(moment.timestamp()) * 10**9 + int((found["fraction"] or "0").ljust(9, "0"))
+    return time_ns if 0 < time_ns < LATEST_NS else None  # Go writes the year 1 where it has no time

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LATEST_NS = 2**63 - 1
+"""The latest time that OTLP can say, in Unix nanoseconds."""
+
 
 class Unreadable(Exception):
     """The log cannot be replayed; the message tells a person why, and what to do."""

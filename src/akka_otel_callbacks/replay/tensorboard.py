@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.replay.log import Log, Row, Unreadable
+from akka_otel_callbacks.replay.log import LATEST_NS, Log, Row, Unreadable
 from akka_otel_callbacks.replay.scalars import step_number
 
 MARK = b"brain.Event:"
@@ -15,8 +15,6 @@ MARK = b"brain.Event:"
 TRAIN, EVAL, EPOCH = "train/", "eval/", "train/epoch"
 VALIDATION = "val/loss"
 """The key of a validation of verl's supervised trainers."""
-LATEST_S = 2**63 / 1e9
-"""The latest time that OTLP can say."""
 OF_TRL = frozenset({EPOCH, "train/learning_rate", "train/train_loss"})
 """transformers writes the epoch into every row; verl never does."""
 
@@ -48,7 +46,7 @@ def read(paths: Sequence[Path]) -> Log:
             number, time_s = step_number(row[0].step), row[-1].time_s
             values = {_key(scalar.tag) if is_trl else scalar.tag: scalar.value for scalar in row}
             if number is not None:
-                log.rows.append(Row(number, values, int(time_s * 1e9) if 0 < time_s < LATEST_S else None, part))
+                log.rows.append(Row(number, values, int(time_s * 1e9) if 0 < time_s < LATEST_NS / 1e9 else None, part))
     return log
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from statistics import median
 from typing import NamedTuple
 
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.reading.follower import is_gone, seems_to_run
-from akka_otel_callbacks.reading.words import duration, short
+from akka_otel_callbacks.reading.words import clock_time, duration, short
 from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.history import History
 from akka_otel_callbacks.report.trend import lately, window
@@ -83,7 +82,7 @@ def utilization(run: History) -> Fact | None:
 def who(run: History) -> Iterator[Fact]:
     """Every attribute of its resource, the run's own first."""
     if run.start_ns and not has_assumed_times(run):
-        yield Fact("began", f"{datetime.fromtimestamp(run.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
+        yield Fact("began", f"{clock_time(run.start_ns)} UTC")
     own = sorted(run.newest.resource.items(), key=lambda item: (not item[0].startswith(names.PREFIX), item[0]))
     yield from (Fact(short(key), value) for key, value in own if key not in NOT_SHOWN)
 

@@ -138,7 +138,7 @@ def test_a_worker_that_hangs_leaves_the_marks_within_the_bound(job: Ray) -> None
     job.hanging.add("b")
     started = time.monotonic()
     found = answered(memory_of_job)
-    assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 0.2
+    assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 2
     assert found.parts() is None  # those of the other worker are not the fullest one's
     assert (found.max_allocated, found.max_reserved) == (700, 750)  # which can only have risen since
     job.hanging.clear()
@@ -195,7 +195,7 @@ def test_a_backlog_of_steps_does_not_add_up(job: Ray, monkeypatch: pytest.Monkey
         each.start()
     started = time.monotonic()
     assert [each.result() for each in hanging] == [None] * 5
-    assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 0.5
+    assert time.monotonic() - started < job_memory.WAIT_TIMEOUT_S + 2, "each step's request waited by itself"
 
 
 def test_one_request_at_a_time(job: Ray) -> None:

@@ -91,7 +91,7 @@ def test_each_save_is_a_stage(kind: type[Trainer], sink: OtlpSink) -> None:
     (key, histogram), *others = stages(sink).items()
     assert (key, others) == (("full_state", "success"), [])
     assert histogram.count == 2
-    assert sum(trainer.took) <= histogram.sum < sum(trainer.took) + 0.2
+    assert sum(trainer.took) <= histogram.sum < sum(trainer.took) + 0.5
     (job,) = (span for span in sink.spans() if span.name == names.SPAN_JOB.name)
     assert [span.parent_span_id for span in spans(sink)] == [job.span_id] * 2
     assert names.RL_STEP_TIMING.name not in sink.names(), "verl logs the time with its step"
