@@ -44,8 +44,8 @@ Histogram: TypeAlias = HistogramDataPoint | ExponentialHistogramDataPoint
 
 
 class TelemetryInMemory:
-    """What was exported so far, the newest of each series. A training exports when it ends; within the `with` block
-    each look exports, too.
+    """What has been exported so far: the newest value of each series. A training exports when it ends. Within the
+    `with` block, every call that reads a value exports first.
 
     Attributes:
         meter_provider: for `meter_provider=`.
@@ -64,10 +64,11 @@ class TelemetryInMemory:
 
         Args:
             metric: the name, with or without the prefix that the reference leaves out.
-            attributes: attributes that the series has, under such names; as many as tell it from the metric's others.
+            attributes: attributes of the series, also with or without the prefix; as many as tell it from the metric's
+                other series.
 
         Raises:
-            LookupError: no series or several are that. It says which there are.
+            LookupError: no series has these attributes, or several have. The message lists the series that there are.
             TypeError: the metric is a histogram.
         """
         point = self._point(metric, attributes or {})
@@ -79,11 +80,11 @@ class TelemetryInMemory:
         """The newest state of a histogram, as the SDK's data point with `count`, `sum`, `min`, `max` and buckets.
 
         Args:
-            metric: as of `latest`.
-            attributes: as of `latest`.
+            metric: the same as for `latest`.
+            attributes: the same as for `latest`.
 
         Raises:
-            LookupError: as of `latest`.
+            LookupError: the same as for `latest`.
             TypeError: the metric is no histogram.
         """
         point = self._point(metric, attributes or {})

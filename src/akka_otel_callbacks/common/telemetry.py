@@ -50,17 +50,18 @@ __all__ = ["Capture", "Telemetry"]
 
 CLOSE_TIMEOUT_S = 2.0
 HOOKS_SHARE = 0.1
-"""What of that is kept for what ends with the telemetry, where a collector takes the rest."""
+"""The part of this time that is kept for the threads that end with the telemetry, even if a collector takes the
+rest."""
 
 
 class Telemetry:
-    """What a run publishes in this process: its steps, what is read beside them, spans and log lines. It hands each on
-    and ends them together. Use `start`, never the constructor."""
+    """Everything that a run publishes in this process: its steps, the figures that are read beside them, spans and log
+    lines. Use `start`, never the constructor."""
 
     def __init__(self, identity: Identity, step_type: type[Step] | None) -> None:
         self.identity = identity
         self.recording = False
-        """Whether anything exports metrics or the spans of steps. Where it is False, captures are not worth taking."""
+        """Whether anything exports metrics or the spans of steps. If not, there is no point in taking captures."""
         self._steps = None if step_type is None else Steps(step_type)
         self.pauses = Pauses()
         """What a training does while it makes no step."""
@@ -68,14 +69,14 @@ class Telemetry:
         self.trace: Trace
         self._flush_traces: Callable[[], object] = lambda: None
         self.detail = Detail.JOB
-        """How fine the spans are that are worth making."""
+        """How detailed the spans are."""
         self._logs: Logs
         self._threads: list[Closer] = []
-        """What exports, and sends what is left when it is stopped."""
+        """The threads that export. Each of them sends what is left when it is stopped."""
         self._hooks = Hooks()
         self._presence: Presence | None = None
         self.closed = False
-        """Whether nothing more is taken: it has ended, or is about to."""
+        """Whether it has ended or is ending, and takes nothing more."""
 
     @classmethod
     def start(
@@ -102,12 +103,12 @@ class Telemetry:
             meter_provider: exports the metrics in place of one of our own.
             tracer_provider: the same for spans.
             writer: who this process is, where several write the embedded files of one run.
-            within: where the job's span is another telemetry's, the `trace_context` of that one. The spans of this one
-                stand under it, or begin traces of their own where it is empty.
-            job: the job's span as `tracing.plan.planned` planned it.
-            start_ns: when the job began, as Unix time, where it is told of later; now without it.
-            user_metrics: gives the program's own metrics, which are exported with these. None while it has none. A
-                given meter provider has them itself.
+            within: the `trace_context` of the telemetry that has the job's span, if that is another one. The spans of
+                this one stand under it, or begin traces of their own if it is empty.
+            job: the job's span, if `tracing.plan.planned` has planned it.
+            start_ns: when the job began, in Unix nanoseconds. None is now.
+            user_metrics: returns the program's own metrics, which are exported too, or None as long as there are none.
+                It is not asked if there is a `meter_provider`, which has them itself.
         """
         show_to_people()
         hear()
@@ -133,16 +134,17 @@ class Telemetry:
 
     @property
     def reports_steps(self) -> bool:
-        """Whether it is that of a training, and not of a process or a single evaluation beside one."""
+        """Whether this is the telemetry of a training, and not of a process or a single evaluation beside one."""
         return self._steps is not None
 
     def capture(self, capture: Capture, *, step: bool = False) -> None:
-        """Queues a capture; `step` says that it completes a step. It is all that the training thread does."""
+        """Queues a capture. This is all that the training thread does. `step` says that the capture completes a
+        step."""
         if self.recording and self._steps is not None:
             self._steps.add(capture, step=step)
 
     def observe(self, metric: Metric, points: Callable[[], Iterable[Point]]) -> None:
-        """Publishes a metric from a source of its own. `points` runs on the exporter's thread at every collection and
+        """Publishes a metric that belongs to no step. `points` runs on the exporter's thread at every collection and
         must only read a snapshot."""
         if self.recording:
             self._metrics.observe(metric, points)
@@ -164,12 +166,13 @@ class Telemetry:
             self._metrics.measure(metric, value, attributes)
 
     def when_closed(self, end: Callable[[], None]) -> None:
-        """Has a source's own threads end with the telemetry. One that takes long is left behind."""
+        """Calls `end` when the telemetry closes, for example to end a source's threads. The close does not wait for one
+        that takes long."""
         self._hooks.add(end)
 
     def flush(self, timeout_s: float) -> bool:
-        """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. For
-        processes that may be killed without an end."""
+        """Exports now, on the exporter's threads, and waits for at most `timeout_s` in all; 0 does not wait. It is for
+        processes that may be killed before they can close."""
         deadline = time.monotonic() + timeout_s
         self._hurry()
         spans = threading.Thread(target=guarded(self._flush_traces), name="akka-otel-spans", daemon=True)
@@ -204,25 +207,25 @@ class Telemetry:
         parent: OpenSpan | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> OpenSpan:
-        """As of `Trace.begin`."""
+        """Begins a span of the job and leaves it open. See `Trace.begin`."""
         return self.trace.begin(name, start_ns, parent, attributes)
 
     def trace_context(self) -> dict[str, str]:
-        """As of `Trace.variables`."""
+        """The job's span as environment variables. See `Trace.variables`."""
         return self.trace.variables()
 
     def hear(self, line: logging.LogRecord) -> None:
-        """Takes a log line of the package's: it gets the IDs of the job's span, and goes where logs are sent."""
+        """Adds the IDs of the job's span to a log line of the package, and sends it where logs go."""
         self.trace.mark(line)
         self._logs.add(line)
 
     @guarded
     def close(self, error: BaseException | None = None, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Exports what is left and closes everything, within `timeout_s` in all. Closing twice is closing once.
+        """Exports what is left and closes everything, within `timeout_s` in all. A second close does nothing.
 
         Args:
-            error: what ended the training, if it did not end well.
-            timeout_s: after it, what is still under way goes on in the background and dies with the process.
+            error: the exception that ended the training, if any.
+            timeout_s: work that takes longer goes on in the background and dies with the process.
         """
         if self.closed:
             return
@@ -247,7 +250,7 @@ class Telemetry:
                 self._presence.leave()
 
     def _export_what_is_left(self, deadline: float) -> None:
-        """Waits for the last exports, and ends what is open in any case."""
+        """Waits for the last exports. Whatever happens meanwhile, it ends the series and the hooks."""
         for thread in self._threads:
             thread.stop()
         self._hurry()
@@ -268,8 +271,8 @@ class Telemetry:
         self._metrics.silence()
 
     def _appear(self, selection: Selection) -> None:
-        """Lets other processes see that this one publishes the training. Where another does so under the same name,
-        their series are told apart by the instance."""
+        """Lets other processes see that this one publishes the training. If another live process publishes under the
+        same name, the instance tells their series apart."""
         if not isinstance(self.identity, RunIdentity) or not self.reports_steps:
             return
         self._presence = Presence(self.identity.run_id, self.identity.attempt, selection.metrics)
@@ -349,7 +352,7 @@ class Telemetry:
             self.detail = selection.detail
 
     def _after_steps(self, close: Callable[[], object]) -> None:
-        """The translator writes the spans of steps."""
+        """Closes the traces, after the translator has written the spans of the steps."""
         if self.detail and self._steps is not None:
             self._steps.catch_up(CLOSE_TIMEOUT_S)
         close()
@@ -376,7 +379,7 @@ class Telemetry:
 
 
 def _say_what_ended_it(error: BaseException) -> None:
-    """By its class: a message may quote the data."""
+    """Logs the class of the exception only, because its message may quote the data."""
     name = type(error).__name__
     what = about(names.EVENT_JOB_FAILED, {names.ATTR_ERROR_TYPE.name: name})
     if isinstance(error, Exception):

@@ -16,17 +16,17 @@ OURS = "akka-otel-"
 
 
 def is_ours() -> bool:
-    """Whether this is one of the package's threads. Python collects garbage on whatever thread is at work, so that a
-    user's object may end on one of them: with a lock of ours held, and where nobody may wait for that thread."""
+    """Whether the current thread is one of the package's. Python collects garbage on any thread, so a user's object may
+    be destroyed on one of ours, while it holds a lock. There nobody may wait for that thread."""
     return threading.current_thread().name.startswith(OURS)
 
 
 class Closer(threading.Thread):
-    """Waits until it is told to close and then does what closing takes, for as long as it takes.
+    """A thread that waits until it is told to close, and then closes something, however long that takes.
 
     The thread is started early and parked, because Python 3.12 and later refuse new threads while the interpreter
-    exits. It is a daemon: whoever waits for it can give up, and the process ends. A forked child has no such thread,
-    so it cannot export the sums of its parent a second time.
+    exits. It is a daemon, so the process can end without it. A forked child has no such thread, so it cannot export the
+    sums of its parent a second time.
     """
 
     def __init__(self, name: str, close: Callable[[], object]) -> None:
@@ -55,14 +55,15 @@ class Closer(threading.Thread):
 
 
 def flush_of(provider: object) -> Callable[[], object]:
-    """The flush of a provider that is handed in; its end is its owner's. The API's no-op providers have none."""
+    """The flush of a provider that the user handed in and also ends. For a provider without a flush, such as the API's
+    no-op providers, it does nothing."""
     return getattr(provider, "force_flush", lambda: None)
 
 
 class ExportLoop(Closer):
-    """Exports at every interval and once more at the end, the first time after `share` of the interval: of thousands of
-    processes that start together and never stop, each has a moment of its own. Where `pause_s` is given, it also
-    exports as soon as a step is reported and the last export began that long ago."""
+    """Exports at every interval and once more at the end. The first export comes after `share` of the interval, so that
+    thousands of processes that start together do not all export at the same moment. With `pause_s`, it also exports as
+    soon as a step is reported and the last export began at least that many seconds ago."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class ExportLoop(Closer):
             self._wake.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Asks for an export that begins from now, and waits for its end. False where it did not end in time."""
+        """Asks for an export that begins after this call, and waits for its end. False if it did not end in time."""
         with self._exports:
             wanted = self._begun + 1
             self._hurry.set()
@@ -115,8 +116,9 @@ class ExportLoop(Closer):
                 self._hurry.wait(self._rest_of_the_pause_s())
 
     def _rest_of_the_pause_s(self) -> float:
-        """From the begin of an export that arrived, so that steps as long as the pause are each exported at once; from
-        the end of one that failed, so that a collector in trouble has the pause for itself."""
+        """The pause counts from the begin of an export that arrived, so that steps as long as the pause are each
+        exported at once. After an export that failed it counts from its end, so that a collector in trouble gets the
+        whole pause."""
         assert self._pause_s is not None
         since_s = time.monotonic() - self._began_s if self.arrived else 0.0
         return max(0.0, self._pause_s - since_s)
@@ -132,6 +134,6 @@ class ExportLoop(Closer):
 
 
 def exporting() -> ExportLoop | None:
-    """The loop whose export this thread runs. None where the reader is pulled, as by a scrape."""
+    """The loop that runs this export. None if something else asked for the figures, such as a scrape."""
     thread = threading.current_thread()
     return thread if isinstance(thread, ExportLoop) else None

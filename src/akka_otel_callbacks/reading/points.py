@@ -1,5 +1,5 @@
-"""One OTLP document of metrics, taken apart: the points of each series. A file has a million of them, so that the loop
-over the points does for each only what must be done for each."""
+"""Takes one OTLP document of metrics apart, into the points of each series. A file may have a million points, so the
+loop over them does only what must be done for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_RECORDED_VALUE = 1
 
 
 class Key(NamedTuple):
-    """What makes a series: a name that two scopes or kinds share has one for each."""
+    """What tells one series from another. Two scopes or kinds may share a name."""
 
     name: str
     labels: Labels
@@ -36,13 +36,13 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Points:
-    """What one document has of one series.
+    """The points of one series in one document.
 
     Attributes:
-        delta: whether each point only counts what came since the one before it.
-        start: the newest time since when one of them counts.
+        delta: whether each point counts only what came since the point before it.
+        start: the newest start time of a point.
         times: in Unix nanoseconds, 0 where a point does not say it.
-        values: as many numbers, or points of a histogram.
+        values: for each time a number, or the point of a histogram.
     """
 
     unit: str
@@ -54,8 +54,8 @@ class Points:
 
 @dataclass(slots=True)
 class Export:
-    """What one document has of one resource. `oldest` and `newest` are the earliest and the latest time in it, in Unix
-    nanoseconds; 0 where it says none."""
+    """The points of one resource in one document. `oldest` and `newest` are the earliest and the latest time in it, in
+    Unix nanoseconds, or 0 if it has no times."""
 
     resource: Labels
     series: dict[Key, Points]
@@ -64,7 +64,8 @@ class Export:
 
 
 class Documents:
-    """Takes documents of metrics apart. It knows the series of the documents before, since most come again."""
+    """Takes documents of metrics apart. It remembers the series of earlier documents, because most of them come
+    again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], list[tuple[Any, Key]]] = {}
@@ -90,7 +91,7 @@ class Documents:
         return exports
 
     def _labels(self, resource: Mapping[str, Any]) -> Labels:
-        """Of a resource, which is mostly that of the document before."""
+        """The attributes of a resource, which is mostly the same as in the document before."""
         if self._resource[0] != resource:
             self._resource = resource, labels(resource)
         return self._resource[1]
@@ -111,7 +112,7 @@ class Documents:
 
 
 def _by_series(points: list[Any]) -> Iterator[list[Any]]:
-    """Those that follow each other with the same attributes, as all points of a series mostly do."""
+    """Groups points that follow each other with the same attributes, as all points of a series mostly do."""
     if len(points) == 1:
         yield points
         return
@@ -143,7 +144,8 @@ def _number(point: Mapping[str, Any]) -> float | None:
 
 
 class _Times(dict[Any, int]):
-    """Times by how they are written. A document has each many times, and converting one costs more than finding it."""
+    """Times by the text that they are written as. A document repeats each time often, and converting it costs more than
+    looking it up."""
 
     def __missing__(self, written: Any) -> int:
         time = self[written] = fields.whole({"time": written}, "time")

@@ -22,22 +22,23 @@ from akka_otel_callbacks.verl.settings import is_rl
 TRACKER = "latest_checkpointed_iteration.txt"
 LONGEST_TRACKER = 64
 FOLDER = "global_step_"
-"""How a checkpoint's folder is called, before its step."""
+"""What the name of a checkpoint's folder has before the step."""
 LOOK_S = 2.0
-"""Between two looks for a new checkpoint. One that is killed within that time after a save leaves it without a name."""
+"""The time between two looks for a new checkpoint. If the training is killed so soon after a save, the checkpoint does
+not say its attempt."""
 ASYNCHRONOUS_LOOK_S = 0.25
-"""The same where a look tells when a save has ended."""
+"""The same if a look also finds out when a save has ended."""
 CLOSE_TIMEOUT_S = 1.0
 
 
 def resumed(config: Any) -> Attempt | None:
-    """What the checkpoint says that a training with this configuration resumes from. None for one from the start."""
+    """The attempt in the checkpoint that a training with this configuration resumes from. None if it starts anew."""
     folder = resumed_folder(config)
     return None if folder is None else Attempt.read(folder)
 
 
 def resumed_folder(config: Any) -> Path | None:
-    """The checkpoint that verl resumes from, None where it begins anew."""
+    """The checkpoint that verl resumes from. None if it starts anew."""
     mode, path = get(config, "trainer.resume_mode", "auto"), get(config, "trainer.resume_from_path")
     if mode == "disable":
         return None
@@ -62,15 +63,15 @@ def latest(folder: Path | None) -> Path | None:
 
 
 class Keeper(threading.Thread):
-    """Writes the attempt into every new checkpoint, and into the one that was resumed from: a further training that
-    resumes from it is another attempt, even if this one does not live to save.
+    """Writes the attempt into every new checkpoint, and into the one that the training resumed from. So a further
+    training that resumes from the same checkpoint is another attempt, even if this one never saves.
 
     Args:
         config: verl's configuration.
         attempt: the training's.
         look_s: how often it looks for a new checkpoint.
-        noted: is called with the step of each that verl has noted.
-        describe: is called once, where the training resumes, with what the job's span says of the checkpoint.
+        noted: called with the step of each checkpoint that verl has noted as its latest.
+        describe: called once if the training resumes, with the attributes of the checkpoint for the job's span.
     """
 
     def __init__(
@@ -100,13 +101,13 @@ class Keeper(threading.Thread):
         self._look()
 
     def close(self) -> None:
-        """Names the last checkpoint, and waits for that for at most a second."""
+        """Writes the attempt into the last checkpoint, and waits for that for at most a second."""
         self._ended.set()
         if self.is_alive():
             self.join(CLOSE_TIMEOUT_S)
 
     def _take_resumed(self) -> None:
-        """A run of another name leaves the checkpoint with its own."""
+        """Writes the attempt into the checkpoint that the training resumed from, unless that is of another run."""
         folder = resumed_folder(self._config)
         if folder is None:
             return
@@ -160,7 +161,7 @@ def _step_of(folder: Path) -> int | None:
 
 
 def _noted(folder: Path | None) -> tuple[int, int] | None:
-    """What tells one note of the latest checkpoint from the next, which may be of the same step."""
+    """What tells verl's note of one save from that of the next, which may be of the same step."""
     try:
         found = (folder / TRACKER).stat() if folder is not None else None
     except (OSError, ValueError):  # a path that no system could name

@@ -1,8 +1,8 @@
 """Histograms as data: the values of many steps are counted at once, where the SDK takes a call for each value.
 
-The counts are those that the SDK makes of the same values, but for values that are a bound in single precision (see
-`ROUNDING`). A distribution never changes; the sum of two is that of all their values. A reader with delta temporality
-counts the values since its last export, because a minimum cannot be subtracted.
+The counts are those that the SDK makes of the same values, except for values that equal a bound in single precision
+(see `ROUNDING`). A distribution never changes; the sum of two is that of all their values. A reader with delta
+temporality counts the values since its last export, because a minimum cannot be subtracted.
 
 A negative value is counted in the lowest bucket, under its true minimum. OTLP has a `sum` only of values that cannot be
 negative, so a distribution with a negative value has none.
@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # a process that publishes nothing does not load the SDK
 MAX_BUCKETS, MAX_SCALE = 160, 20
 """Of an exponential histogram, as the OpenTelemetry specification has them."""
 ROUNDING = 2.0**-22
-"""What sums of numbers of single precision differ by, as a share of them. Engines keep scores and weights so, and 0.4
-is a little more than 0.4 there: a reward of 1 from weighted terms would be counted above 1."""
+"""By how much of itself a sum of single-precision numbers may differ. Engines keep scores and weights in single
+precision, where 0.4 is a little more than 0.4: a reward of 1 from weighted terms would be counted above 1."""
 SMALLEST_NORMAL = sys.float_info.min
 MAX_EXPONENT = sys.float_info.max_exp
 FLOATS, NUMBERS = frozenset({float}), frozenset({float, int})
@@ -91,14 +91,14 @@ class Summary:
 
     @property
     def sum(self) -> Any:
-        """None, which OTLP and its encoders take, though the SDK's types say float, where a value was negative."""
+        """None if a value was negative. OTLP and its encoders take None, although the SDK's types say float."""
         return None if self.negative else self.total
 
 
 @dataclass(slots=True)
 class Explicit:
-    """Buckets between fixed bounds: each holds the values above its lower bound, up to and including its upper one,
-    which a value equals that single precision cannot tell from it."""
+    """Buckets between fixed bounds. Each holds the values above its lower bound, up to and including its upper one. A
+    value that single precision cannot tell from a bound counts as the bound."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 It is TRL's. A rollout that was not scored has no reward and is left out. A term that gave a scored rollout no share
 adds nothing to its total: the share counts as 0 in means and spreads, so that the shares of all terms sum to `total`.
-The rollouts of one prompt are judged by those of them that were scored.
+The spread of a prompt's rewards is that of its scored rollouts.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ IsScored = Sequence[bool] | None
 class ScoredRollouts:
     """A step's completions, as columns of equal length.
 
-    A NaN or an infinity is a score that went wrong. The recorder counts it, and a rollout with such a total is not a
-    scored one.
+    A NaN or an infinity is a score that went wrong. The recorder counts it. A rollout with such a total counts as not
+    scored.
     """
 
     totals: Column
-    """The whole reward of each rollout. None: it was not scored."""
+    """The whole reward of each rollout. None for one that was not scored."""
     terms: Mapping[str, Column] = field(default_factory=dict)
-    """Each term's share in it by the term's label (see `distinct`). None: the term gave it none."""
+    """Each term's share in the rewards, by the term's label (see `distinct`). None for a rollout that the term gave no
+    share."""
     groups: Sequence[Hashable] | None = None
     """The prompt that each rollout belongs to. None where that is not known."""
 
@@ -47,7 +48,7 @@ class ScoredRollouts:
 def set_rewards(step: RLStep, rollouts: ScoredRollouts) -> None:
     """Sets every reward figure and the values of the reward histogram, in place of what the engine logged of them.
 
-    Where the groups are not known, the logged share of groups without a spread stands.
+    If the groups are not known, the logged share of groups without a spread stays.
     """
     is_scored = None if are_finite(rollouts.totals) else [_is_finite(total) for total in rollouts.totals]
     columns = {**rollouts.terms, TOTAL: rollouts.totals}
@@ -97,8 +98,8 @@ def _shares(column: Column, is_scored: IsScored) -> Sequence[float]:
 
 
 def _recorded(column: Column, totals: Column, is_scored: IsScored) -> Sequence[float]:
-    """What the histogram gets of a term: every share that it gave to a scored rollout, and each score that went wrong,
-    which the recorder counts apart."""
+    """What the histogram gets of a term: every share that it gave to a scored rollout, and every score that went wrong,
+    which the recorder counts separately."""
     if is_scored is None and are_finite(column):
         return column  # type: ignore[return-value]
     return [
@@ -109,8 +110,8 @@ def _recorded(column: Column, totals: Column, is_scored: IsScored) -> Sequence[f
 
 
 def _share_without_spread(totals: Column, groups: Sequence[Hashable], is_scored: IsScored) -> float | None:
-    """The share of prompts whose scored rollouts all got the same reward, of those that have any. A prompt with a
-    single rollout has no spread by design and is not among them."""
+    """Of the prompts that have scored rollouts, the share whose scored rollouts all got the same reward. A prompt with
+    a single rollout has no spread by design and is left out."""
     by_group: defaultdict[Hashable, list[Any]] = defaultdict(list)
     for group, total in zip(groups, totals, strict=True):
         by_group[group].append(total)

@@ -24,10 +24,10 @@ class Steps:
         self._loops: list[ExportLoop] = []
         self._translator = Translator(self.recorder, self._loops)
         self.add = self._translator.add
-        """As of `Translator.add`, without another call on the training thread."""
+        """`Translator.add` itself, which saves a call on the training thread."""
 
     def wake(self, loops: Iterable[ExportLoop]) -> None:
-        """Tells the loops of every step whose figures are there."""
+        """Has the loops told of every step when its figures are there."""
         self._loops.extend(loops)
 
     def start(self) -> None:
@@ -38,22 +38,22 @@ class Steps:
         return self._translator.waiting()
 
     def catch_up(self, timeout_s: float) -> bool:
-        """Waits until everything that is captured now is translated. False where that takes longer."""
+        """Waits until everything that has been captured by now is translated. False if that takes longer."""
         return self._translator.catch_up(timeout_s)
 
     def drain(self, timeout_s: float) -> Snapshot:
-        """Waits like `catch_up`, and gives what holds then."""
+        """Waits like `catch_up`, and returns the figures that hold then."""
         self.catch_up(timeout_s)
         with self.recorder.lock:
             return self.recorder.snapshot()
 
     def known_until_ns(self, now_ns: int) -> int:
-        """A time up to which all that was captured is translated, later than every one before. It needs the recorder's
-        lock."""
+        """A time up to which every capture has been translated. Each call returns a later one. The caller holds the
+        recorder's lock."""
         return self.recorder.next_ns(self._translator.known_until_ns(now_ns))
 
     def stop(self) -> None:
-        """Has the thread end after what waits; returns at once."""
+        """Has the thread end after what is still in its queue. Returns at once."""
         self._translator.stop()
 
     def join(self, timeout_s: float) -> None:

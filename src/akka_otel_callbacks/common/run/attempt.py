@@ -1,4 +1,4 @@
-"""Which attempt of its run a training is. The pair of run ID and number travels with a checkpoint, as JSON."""
+"""Which attempt of its run a training is. A checkpoint carries the run's ID and the attempt's number, as JSON."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from akka_otel_callbacks.common.run.identity import restarts
 from akka_otel_callbacks.common.vocabulary import names
 
 FILE = "akka_otel_run.json"
-"""Where it lies beside what an engine saves."""
+"""The file's name, beside what an engine saves."""
 RUN_ID, NUMBER = "run_id", "attempt"
 SAVED_BY = "saved_by"
-"""The attempt that saved the checkpoint, where another one has resumed from it since."""
+"""The attempt that saved the checkpoint, if another one has resumed from it since."""
 LARGEST_FILE = 4096
 
 _begun: dict[str, int] = {}
@@ -35,12 +35,12 @@ class Attempt:
     number: int
 
     def state(self) -> dict[str, Any]:
-        """As it is saved."""
+        """What is saved of it."""
         return {RUN_ID: self.run_id, NUMBER: self.number}
 
     @classmethod
     def from_state(cls, state: Any) -> Attempt | None:
-        """What was saved. None for anything that `state` does not write."""
+        """The attempt that was saved. None for anything that `state` does not return."""
         if not isinstance(state, Mapping):
             return None
         run_id, number = state.get(RUN_ID), state.get(NUMBER)
@@ -58,14 +58,14 @@ class Attempt:
             return None
 
     def write(self, folder: Path, saved_by: int | None = None) -> None:
-        """Leaves it in a checkpoint's folder, whole or not at all.
+        """Writes it into a checkpoint's folder, whole or not at all.
 
         Args:
             folder: the checkpoint's.
-            saved_by: which attempt of the run saved the checkpoint, where it is not this one.
+            saved_by: the number of the attempt that saved the checkpoint, if it is not this one.
 
         Raises:
-            OSError: that cannot be written.
+            OSError: the file cannot be written.
         """
         path = folder / FILE
         unfinished = path.with_suffix(f".{os.getpid()}.tmp")
@@ -78,13 +78,13 @@ class Attempt:
 
     @classmethod
     def read(cls, folder: Path) -> Attempt | None:
-        """The attempt that `write` left in a folder, which saved the checkpoint or resumed from it last. None where
-        nothing usable is."""
+        """The attempt that saved the checkpoint, or the last one that resumed from it, as `write` left it. None if
+        nothing usable is there."""
         return cls.from_state(_read(folder))
 
     @classmethod
     def saver(cls, folder: Path) -> Attempt | None:
-        """The attempt that saved a checkpoint, as `write` left it. None where nothing usable is."""
+        """The attempt that saved a checkpoint, as `write` left it. None if nothing usable is there."""
         state = _read(folder)
         if not isinstance(state, Mapping):
             return None
@@ -110,17 +110,17 @@ def begin(
     resumed: Attempt | None = None,
     before: int = 0,
 ) -> Attempt:
-    """The attempt of a training that begins now. What a person says wins, in `arguments` or in
-    `OTEL_RESOURCE_ATTRIBUTES`. Otherwise a resumed training is the next attempt of the run that its checkpoint is of,
-    and a further training of a run in this process is that run's next attempt. An attempt that another live process of
-    this machine publishes is passed over.
+    """The attempt of a training that begins now. What the user sets wins, in `arguments` or in
+    `OTEL_RESOURCE_ATTRIBUTES`. Otherwise a training that resumes from a checkpoint is the next attempt of the
+    checkpoint's run, and a further training of a run in this process is that run's next attempt. An attempt that
+    another live process of this machine publishes is skipped.
 
     Args:
         environ: the process's environment.
         arguments: attributes given in code, by full name.
-        generated_id: the run's ID where nothing names one.
+        generated_id: the run's ID if nothing else names one.
         resumed: what the checkpoint says. None for a training from the start.
-        before: how many trainings of this run the person's attempt number was used for already.
+        before: how many trainings of this run have already used the attempt number that the user set.
     """
     typed({name: (arguments or {}).get(name) for name in (names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name)})
     run_id = str(said(names.ATTR_RUN_ID, environ, arguments) or (resumed.run_id if resumed else generated_id))
@@ -137,7 +137,7 @@ def begin(
 
 
 def _free(run_id: str, number: int, environ: Mapping[str, str]) -> int:
-    """The first number from this one on under which no live process publishes."""
+    """The first number, from this one on, under which no live process publishes."""
     from akka_otel_callbacks.common.export.selection import select
     from akka_otel_callbacks.common.run.presence import Presence
 
@@ -157,7 +157,7 @@ def _free(run_id: str, number: int, environ: Mapping[str, str]) -> int:
 
 
 def later(first: Attempt | None, second: Attempt | None) -> Attempt | None:
-    """Of two that speak of one run the one with the higher number; of two runs the first."""
+    """If both are of one run, the one with the higher number; otherwise the first."""
     if first is None or second is None:
         return first or second
     return second if second.run_id == first.run_id and second.number > first.number else first

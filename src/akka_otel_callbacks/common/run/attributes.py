@@ -1,4 +1,5 @@
-"""Resource attributes as people write them, in code or in `OTEL_RESOURCE_ATTRIBUTES`, in the types of the registry."""
+"""Reads resource attributes that people write, in code or in `OTEL_RESOURCE_ATTRIBUTES`, and gives them the registry's
+types."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ SHOWN = 80
 
 
 def is_run_id(value: Any) -> TypeGuard[str]:
-    """Whether a value can name a run. People read the ID, ask for it in queries and find the run's folder by it, so one
-    that nobody can see or type is none."""
+    """Whether a value can name a run. People read the ID, type it into queries and find the run's folder by it, so it
+    has to be visible."""
     return (
         isinstance(value, str)
         and len(value) <= LONGEST_ID
@@ -39,27 +40,27 @@ USABLE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     names.ATTR_RUN_ID.name: (is_run_id, f"at most {LONGEST_ID} printable characters with a letter or a digit"),
     names.ATTR_RUN_ATTEMPT.name: (is_attempt, f"a whole number from 1 to {LARGEST_ATTEMPT}"),
 }
-"""Attributes that not every value of their type can be, and what they have to be."""
+"""Attributes that do not take every value of their type: the check of a value, and what it asks for in words."""
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 
 def typed(*sources: Mapping[str, Any]) -> dict[str, AttributeValue]:
-    """The attributes of several sources in their registered types. Of two that have one the later wins. What cannot be
-    used costs a warning."""
+    """The attributes of several sources in their registered types. If two sources have the same attribute, the later
+    source wins. A value that cannot be used costs a warning."""
     found = ((name, _typed(name, raw)) for source in sources for name, raw in source.items())
     return {name: value for name, value in found if value is not None}
 
 
 def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[str, Any] | None = None) -> Any:
-    """What a person says of an attribute, in code before `OTEL_RESOURCE_ATTRIBUTES`. None where that is nothing, or
-    nothing usable."""
+    """The value that the user gives an attribute, in code or else in `OTEL_RESOURCE_ATTRIBUTES`. None if there is no
+    usable one."""
     given = ((arguments or {}).get(attribute.name), otel_resource_attributes(environ).get(attribute.name))
     return next((value for raw in given if (value := converted(attribute, raw)) is not None), None)
 
 
 def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable's pairs; what is no pair is left to the SDK, which warns of it. `OTEL_SERVICE_NAME` wins over a
-    service name in it, as the specification says."""
+    """The variable's pairs. The SDK warns of anything in it that is no pair. `OTEL_SERVICE_NAME` wins over a service
+    name in it, as the specification says."""
     pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)
     found = {key.strip(): unquote(value.strip()) for key, value in pairs if key.strip()}
     if environ.get("OTEL_SERVICE_NAME"):
@@ -68,7 +69,8 @@ def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
-    """The value in an attribute's type, as text without one. None where it is empty or cannot be that attribute's."""
+    """The value in the attribute's type, or as text if there is no attribute. None if it is empty or the attribute
+    cannot have it."""
     if raw is None or raw == "":
         return None
     if attribute is None or attribute.type is str:
@@ -80,13 +82,13 @@ def converted(attribute: Attribute | None, raw: Any) -> AttributeValue | None:
 
 
 def whole_number(raw: Any) -> int | None:
-    """The value as an integer that an attribute can carry. None where it is no such number."""
+    """The value as an integer that an attribute can carry. None if it is no such number."""
     value = _float(raw)
     return int(value) if value is not None and value.is_integer() and int(value) in INT64 else None
 
 
 def _typed(name: str, raw: Any) -> AttributeValue | None:
-    """The value in its registered type. None, with a warning, where it cannot be used."""
+    """The value in its registered type. None, with a warning, if it cannot be used."""
     attribute = BY_NAME.get(name)
     if attribute is None and (isinstance(raw, (float, bool)) or (isinstance(raw, int) and raw in INT64)):
         return raw
@@ -98,7 +100,7 @@ def _typed(name: str, raw: Any) -> AttributeValue | None:
 
 
 def _text(raw: Any) -> str | None:
-    """None for blanks only, which nobody sees."""
+    """None for text that is blank, which nobody can see."""
     text = str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
     return text if text.strip() else None
 

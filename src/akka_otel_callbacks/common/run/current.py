@@ -1,4 +1,4 @@
-"""The telemetry of a run that is open in this process, for code that nobody hands it to."""
+"""The telemetry that is open in this process, for code that is not handed it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ def ended(telemetry: Telemetry) -> None:
 
 
 def for_each(hear: Callable[[Telemetry], object]) -> None:
-    """Calls it with each that is open, and with each that is opened from now on."""
+    """Calls `hear` with every open telemetry now, and with every further one when it opens."""
     _listeners.append(hear)
     for telemetry in all_open():
         hear(telemetry)
 
 
 def all_open() -> list[Telemetry]:
-    """In the order in which they were opened. Those of a fork's parent are closed in the child, without an end."""
+    """In the order in which they were opened. After a fork, the child has none of its parent's."""
     return [telemetry for telemetry in _open if not telemetry.closed]
 
 
 def current() -> Telemetry | None:
-    """The newest that is open: of a training, where there is one, before that of a worker or of a single evaluation."""
+    """The newest open telemetry of a training. If no training has one, the newest of a worker or a single
+    evaluation."""
     return max(reversed(all_open()), key=lambda telemetry: telemetry.reports_steps, default=None)
 
 

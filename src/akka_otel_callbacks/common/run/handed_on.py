@@ -1,4 +1,4 @@
-"""Who the run is, handed from one process of it to another in the environment. It imports nothing heavy."""
+"""Hands the run's identity from one of its processes to another, in the environment. It imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ OWN = (
     "aws.ecs.task.",
     "aws.ecs.container.",
 )
-"""How attributes begin that are true of one process only, or of one pod or node. They are never handed on."""
+"""Prefixes of attributes that are true of one process, pod or node only. They are never handed on."""
 PLACE = ("k8s.", "cloud.", "aws.", "azure.", "gcp.")
-"""How further attributes begin that say where a process is. What a process knows of its own place wins."""
+"""Prefixes of further attributes that say where a process is. What a process knows of its own place wins."""
 
 
 def is_active(environ: Mapping[str, str] = os.environ) -> bool:
@@ -46,8 +46,8 @@ def names_run(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def forwarded(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The attributes that another process handed on, by name. Empty where none did. The place of this process is its
-    own."""
+    """The attributes that another process handed on, by name. Empty if none did. Those of this process's own place are
+    left out."""
     handed_on = parsed(environ.get(RUN_VARIABLE, ""))
     own = {name for name in parsed(environ.get(ATTRIBUTES, "")) if name.startswith(PLACE)} if handed_on else set()
     return {name: value for name, value in handed_on.items() if name not in own}

@@ -30,7 +30,7 @@ POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
 """Where the downward API usually puts them. HOSTNAME is no source: outside Kubernetes it is set just the same."""
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""Where an object lies, in its repr: it differs from run to run."""
+"""An object's address in its repr, which differs from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Identity:
 
     @property
     def folder(self) -> str:
-        """Names the folder of the embedded files, where the environment names none."""
+        """The name of the folder of the embedded files, if the environment names none."""
         return str(self.attributes[names.ATTR_SERVICE_NAME.name])
 
     @property
     def share(self) -> float:
-        """A number from 0 up to 1 that is this instance's own and stays the same: thousands of processes that start
-        together wait for that share of an interval before they first do what all of them do."""
+        """A number from 0 up to 1 that differs between instances and stays the same for one. Thousands of processes
+        that start together wait for this share of an interval, so that they do not all act at the same moment."""
         instance = str(self.attributes.get(names.ATTR_SERVICE_INSTANCE_ID.name, self.folder))
         return int.from_bytes(hashlib.sha256(instance.encode()).digest()[:6], "big") / 2**48
 
@@ -79,7 +79,7 @@ class RunIdentity(Identity):
         return self.run_id
 
     def beside_another(self) -> RunIdentity:
-        """The same run and attempt, with an instance of this process's own."""
+        """The same run and attempt, with an instance ID that only this process has."""
         instance = names.ATTR_SERVICE_INSTANCE_ID.name
         return RunIdentity({**self.attributes, instance: f"{self.attributes[instance]}.{os.getpid()}"})
 
@@ -93,16 +93,16 @@ def identify(
     run_id: str | None = None,
     attempt: int | None = None,
 ) -> RunIdentity:
-    """Puts the identity together. Of several sources the first wins: `arguments` in code, `OTEL_RESOURCE_ATTRIBUTES`,
-    what the engine's own configuration says, the machine, and a generated run ID.
+    """Puts the identity together from these sources, the first of which wins: `arguments` in code,
+    `OTEL_RESOURCE_ATTRIBUTES`, the engine's own configuration, the machine, and a generated run ID.
 
     Args:
         environ: the process's environment.
         engine: what the engine's configuration says, by attribute. None and unusable values are left out.
         arguments: attributes given in code, by full name.
         rank: the process's rank in the job, part of `service.instance.id`.
-        run_id: the generated ID to use where nothing names one. None makes a new one.
-        attempt: the attempt to use where nothing names one. None counts the restarts of torchrun.
+        run_id: the ID to use if nothing names one. None generates one.
+        attempt: the attempt to use if nothing names one. None counts torchrun's restarts.
     """
     attributes: dict[str, AttributeValue] = {
         names.ATTR_RUN_ID.name: run_id or generated_run_id(str(engine.get(names.ATTR_RUN_ENGINE, "run"))),
@@ -128,13 +128,14 @@ def restarts(environ: Mapping[str, str]) -> int:
 
 
 def generated_run_id(prefix: str) -> str:
-    """`trl-20261129-184501-7f3ac210`: sorts by time, and the random end keeps runs of one second apart, as those of a
-    job array. It does not draw from `random`, which training seeds alike in every run."""
+    """Such as `trl-20261129-184501-7f3ac210`. It sorts by time, and its random end tells runs apart that begin in the
+    same second, such as those of a job array. It does not use `random`, which trainings seed alike."""
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
 def settings_sha(settings: Mapping[str, Any]) -> str:
-    """A 16-digit hash of hyperparameters: equal for equal settings in any order, different for any changed value."""
+    """A hash of hyperparameters in 16 digits: equal for equal settings in any order, different for any changed
+    value."""
     canonical = json.dumps(_canonical(settings), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -157,7 +158,7 @@ def _canonical(value: Any) -> Any:
 
 
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What the machine and the pod say of the process."""
+    """The service's name, and the machine, process and pod that this is."""
     found: dict[str, Any] = {
         names.ATTR_SERVICE_NAME.name: environ.get("OTEL_SERVICE_NAME") or DEFAULT_SERVICE_NAME,
         names.ATTR_HOST_NAME.name: socket.gethostname(),

@@ -1,5 +1,5 @@
-"""What a model is called: `org/name` as on the hub, or the last part of where it lies. The rest is nobody's business:
-it differs from machine to machine, and it may hold a user, a token or a signature."""
+"""The name of a model: `org/name` as on the hub, or the last part of its path or URL. The rest is left out: it differs
+from machine to machine, and it may hold a user, a token or a signature."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from akka_otel_callbacks.common.export.redaction import SECRET_VALUE
 
 HUBS = re.compile(r"(www\.)?(huggingface\.co|hf\.co|hf-mirror\.com|hf)$")
-"""Hosts whose paths begin with the model's name; the last is a scheme's."""
+"""Hosts with paths that begin with the model's name. The last one stands for the scheme `hf://`."""
 CACHED = "models--"
 """What the hub's cache puts before `org--name`, the folder that holds a model's snapshots."""
 REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -20,12 +20,12 @@ PLACE = re.compile(rf"({SCHEME.pattern}|/|\\\\|~|\.\.?[/\\]|[A-Za-z]:[/\\])\S*")
 SEPARATOR = re.compile(r"[/\\]+")
 NO_PARTS = frozenset({"", ".", "..", "~"})
 RANDOM = re.compile(r"[A-Za-z0-9]{16}")
-"""What a secret holds and a name does not: that many characters without a break."""
+"""What a secret has and a name has not: so many characters without a break."""
 LONGEST = 128
 
 
 def model_name(raw: Any) -> str | None:
-    """The name of a model by what it was loaded from. None where that says no name.
+    """The name of a model, from the place that it was loaded from. None if there is no name in it.
 
     Args:
         raw: a name on the hub, a path on any system, or a URL.
@@ -46,7 +46,7 @@ def model_name(raw: Any) -> str | None:
 
 
 def run_name(name: Any) -> str | None:
-    """What a configuration calls the run. None where that is a path or a URL."""
+    """The run's name in a configuration. None if that is a path or a URL."""
     return str(name) if name and not is_place(name) else None
 
 
@@ -56,7 +56,7 @@ def is_place(value: Any) -> bool:
 
 
 def last_part(place: str) -> str | None:
-    """The last part of a path or of a URL's path, without what may be secret. None where nothing is left."""
+    """The last part of a path or of a URL's path, without anything that may be secret. None if nothing is left."""
     parts = _parts(place)
     return _shown(parts[-1]) if parts else None
 
@@ -87,7 +87,7 @@ def _host(url: str) -> str:
 
 
 def _shown(name: str) -> str | None:
-    """The name where it can be one. Text in the form of a user or a token is not a name."""
+    """The name, or None if it looks like a user or a token."""
     if "@" in name or any(SECRET_VALUE.match(part) and RANDOM.search(part) for part in name.split("/")):
         return None
     return "".join(character for character in name if character.isprintable())[:LONGEST] or None

@@ -1,7 +1,9 @@
-"""Whether a live process on this machine publishes an attempt of a run: it holds a mark, which ends with the process.
+"""Whether a live process on this machine publishes an attempt of a run. Such a process holds a mark, which goes with
+it.
 
 The mark is an abstract socket address, as Linux has them. It needs no folder and leaves nothing behind, however the
-process ends. Containers have addresses of their own, as machines have: from one nobody sees into another.
+process ends. Each container has addresses of its own, as each machine has, so a process in another container is not
+seen.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Presence:
     Args:
         run_id: the run's ID.
         attempt: the attempt's number.
-        targets: where its figures go. Under one name in two places nothing collides.
+        targets: where its figures go. Two processes with different targets do not collide.
     """
 
     def __init__(self, run_id: str, attempt: int, targets: Iterable[Target]) -> None:
@@ -37,14 +39,14 @@ class Presence:
         self._mark: socket.socket | None = None
 
     def take(self) -> bool:
-        """Holds the mark from now on. False where another process does, or another training of this one. Without such
-        marks nobody can tell, and it is True."""
+        """Holds the mark from now on. False if another process holds it, or another training of this one. On a system
+        without such marks it is True."""
         self._mark, free = self._bound()
         call_in_children(weakref.WeakMethod(self.leave))  # a child may live longer than the training
         return free
 
     def leave(self) -> None:
-        """Lets go of the mark. To do so twice is to do it once."""
+        """Lets go of the mark, if it is held."""
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.close()
@@ -57,7 +59,7 @@ class Presence:
         return not free
 
     def _bound(self) -> tuple[socket.socket | None, bool]:
-        """A socket that holds the mark, and whether the mark was free, as far as that can be told."""
+        """A socket that holds the mark now, and whether the mark was free, as far as anybody can tell."""
         if sys.platform != "linux":
             return None, True
         mark = None

@@ -1,4 +1,4 @@
-"""Which settings of a run make its training different: those that its settings' hash is taken over."""
+"""Which settings of a run make a difference to its training. The hash of the settings is taken over these."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LEFT_OUT: Mapping[str, str] = {
     "machine": r"(num|n)_(workers|proc|processes|gpus|nodes|machines)$|timeout(_|$)|seed$|local_rank$|device$|nnodes$"
     r"|gpus_per_node$",
 }
-"""Names of settings that a training may run without learning anything else, as patterns that begin at a word's start
-and are read in snake case."""
+"""Names of settings that do not change what a training learns, as patterns that begin at the start of a word. Names are
+matched in snake case."""
 
 PATTERN = re.compile("|".join(rf"(?:^|_)(?:{pattern})" for pattern in LEFT_OUT.values()))
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -40,12 +40,12 @@ OTHER = re.compile(r"[^a-z0-9]+")
 
 
 def hyperparameters(settings: Any, left_out: Collection[str] = ()) -> Any:
-    """The settings without what does not make the training different, at any depth. Of a place that is a value, such as
-    a path, its last part stays, which is the same on every machine.
+    """The settings that make a difference to the training, at any depth. Of a value that is a path or a URL only the
+    last part stays, which is the same on every machine.
 
     Args:
         settings: nested mappings, lists and values.
-        left_out: further names that say nothing of the training.
+        left_out: further names of settings to leave out.
     """
     if is_dataclass(settings) and not isinstance(settings, type):
         settings = {field.name: getattr(settings, field.name, None) for field in fields(settings)}

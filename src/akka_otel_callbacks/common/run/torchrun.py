@@ -1,7 +1,7 @@
-"""One attempt for all processes of torchrun, which have no driver: rank 0 tells it through the process group's store.
+"""One attempt for all processes of torchrun, which have no driver: rank 0 tells the others through the process group's
+store.
 
-A store is asked and answered without the other ranks' taking part, so this is no collective. It is used from a thread
-that is not the trainer's.
+This is no collective: a rank reads and writes the store alone. It runs on a thread that is not the trainer's.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 KEY = "akka_otel_run_id"
 POLL_S = 0.5
 PATIENCE_S = 120.0
-"""Rank 0 may be slow to start; later than this it is taken not to publish at all."""
+"""Rank 0 may be slow to start. If it has told nothing by then, it is assumed not to publish at all."""
 
 
 def share(attempt: Attempt, key: str = KEY, trace: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Tells the other ranks. It is for rank 0.
+    """Tells the other ranks the attempt. Rank 0 calls it.
 
     Args:
-        attempt: of which run the job is, and which attempt.
-        key: another one for each further training of the same processes.
+        attempt: the job's run and attempt.
+        key: a different one for each further training of the same processes.
         trace: the job's span, as `TRACEPARENT` and `TRACESTATE`.
     """
     store = _store()
@@ -36,10 +36,10 @@ def share(attempt: Attempt, key: str = KEY, trace: Mapping[str, str] = MappingPr
 
 
 def shared(key: str = KEY) -> Attempt | None:
-    """What rank 0 told, waited for. None where it tells nothing in time.
+    """Waits until rank 0 tells the attempt. None if it tells nothing in time.
 
     Args:
-        key: as of `share`.
+        key: the one that rank 0 used.
     """
     from akka_otel_callbacks.common.run.attempt import Attempt
 
@@ -54,10 +54,10 @@ def shared(key: str = KEY) -> Attempt | None:
 
 
 def shared_trace(key: str = KEY) -> dict[str, str]:
-    """The job's span that rank 0 told with the attempt. Empty where it told none. It is for who has the attempt.
+    """The job's span that rank 0 told with the attempt. Empty if it told none. Call it after `shared`.
 
     Args:
-        key: as of `share`.
+        key: the one that rank 0 used.
     """
     store = _store()
     if store is None or not store.check([_of_trace(key)]):
