@@ -166,8 +166,8 @@ class Telemetry:
             self._metrics.measure(metric, value, attributes)
 
     def when_closed(self, end: Callable[[], None]) -> None:
-        """Calls `end` when the telemetry closes, for example to end a source's threads. The close does not wait for one
-        that takes long."""
+        """Calls `end` when the telemetry closes, for example to end a source's threads. The close gives up on one that
+        takes longer than its own timeout."""
         self._hooks.add(end)
 
     def flush(self, timeout_s: float) -> bool:

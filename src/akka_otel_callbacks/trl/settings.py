@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.run.identity import settings_sha
 from akka_otel_callbacks.common.run.model_name import model_name, run_name
 from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
+from akka_otel_callbacks.common.run.settings_hash import settings_sha
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.trl.kinds import RL, method_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.run.identity import settings_sha
 from akka_otel_callbacks.common.run.settings import hyperparameters
+from akka_otel_callbacks.common.run.settings_hash import settings_sha
 
 NOTHING_LEARNED = """
     access_key access_key_id aws_secret_access_key apikey apiKey api_key API-KEY openai.api_key secret client_secret

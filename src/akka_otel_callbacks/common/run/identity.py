@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.run.attributes import BY_NAME, otel_resource_attributes, typed, whole_number
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -28,9 +25,6 @@ POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
     names.ATTR_K8S_NODE_NAME: ("K8S_NODE_NAME", "NODE_NAME"),
 }
 """Where the downward API usually puts them. HOSTNAME is no source: outside Kubernetes it is set just the same."""
-
-ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""An object's address in its repr, which differs from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,30 +125,6 @@ def generated_run_id(prefix: str) -> str:
     """Such as `trl-20261129-184501-7f3ac210`. It sorts by time, and its random end tells runs apart that begin in the
     same second, such as those of a job array. It does not use `random`, which trainings seed alike."""
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-
-
-def settings_sha(settings: Mapping[str, Any]) -> str:
-    """A hash of hyperparameters in 16 digits: equal for equal settings in any order, different for any changed
-    value."""
-    canonical = json.dumps(_canonical(settings), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _canonical(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((_canonical(item) for item in value), key=repr)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _canonical(getattr(value, item.name, None)) for item in fields(value)}
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # 1.0 and 1 are the same setting
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    scalar = number(value)  # numpy's and torch's
-    return ADDRESS.sub("", repr(value)) if scalar is None else _canonical(scalar)
 
 
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:
