@@ -101,7 +101,7 @@ WITH_PEERS = -e '.[trl,grpc,prometheus]' -r benchmarks/requirements.txt
 
 FLOOR_TESTS = $(addprefix tests/,$(addprefix cli/test_,app.py doctor.py probe.py show.py) \
   $(addprefix common/,$(addprefix test_,close.py guard.py log.py telemetry.py threads.py) recording service \
-  $(addprefix export/,otlp $(addprefix test_,compression.py console.py delivery.py files.py json_lines.py redaction.py))) \
+  $(addprefix export/,otlp $(addprefix test_,acceptance.py compression.py console.py files.py json_lines.py redaction.py))) \
   $(addprefix reading/test_,histogram.py reader.py))
 
 install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(2)
