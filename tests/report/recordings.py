@@ -77,9 +77,9 @@ def recording(
     resource = identity.resource().merge(type(identity.resource())({names.ATTR_RUN_ATTEMPT.name: attempt, **settings}))
     steps, observed = Steps(kind), Observed()
     begin = BEGIN_NS + int(after_s * 1e9)
-    producer = Producer(Run(resource, begin, observed, steps, clock=lambda: made.now_ns), patience_s=0)
+    producer = Producer(Run(resource, begin, observed, steps), patience_s=0)
     made = Recording(kind, MetricFile(folder / "metrics.jsonl"), producer, steps, begin)
-    steps.known_until_ns = steps.recorder.next_ns  # type: ignore[method-assign]
+    steps.known_until_ns = lambda _: steps.recorder.next_ns(made.now_ns)  # type: ignore[method-assign]
     for metric in (*names.METRICS,):
         observed.add(metric, partial(lambda metric: made.observed.get(metric, []), metric))
     yield made

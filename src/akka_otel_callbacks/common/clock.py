@@ -8,6 +8,17 @@ from __future__ import annotations
 
 import time
 
+MILLISECOND_NS = 1_000_000
+
+
+def after(time_ns: int, last_ns: int) -> int:
+    """This time, or the beginning of the millisecond after the last one's.
+
+    Prometheus keeps milliseconds. Of two points of a series in one millisecond it drops the second without a word, or
+    refuses the whole export that has it. Logs of past runs may have several steps at one time.
+    """
+    return max(time_ns, (last_ns // MILLISECOND_NS + 1) * MILLISECOND_NS)
+
 
 class Clock:
     """The system's clock, and beside it the one that nobody sets."""

@@ -74,7 +74,6 @@ def publish(run: PastRun, environ: Mapping[str, str], ours: set[Path]) -> Publis
         run.timeline.start_ns,
         _known(run),
         steps,
-        clock=lambda: steps.recorder.reported_ns or run.timeline.start_ns,
         is_live=False,
     )
     outputs = [output for output in exporters.open_metrics(selection) if output.exporter is not None]

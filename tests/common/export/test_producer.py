@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.resources import Resource
 
+from akka_otel_callbacks.common.clock import MILLISECOND_NS
 from akka_otel_callbacks.common.export.acceptance import REJECTED, Reply
 from akka_otel_callbacks.common.export.otlp.message import metrics_request
 from akka_otel_callbacks.common.export.producer import Producer, Run
@@ -148,24 +149,28 @@ def test_a_selection_is_even_where_nothing_failed() -> None:
 # -- exports that fail
 
 
-REPORTS = st.lists(st.tuples(st.lists(st.floats(-5, 5), min_size=1, max_size=4), st.booleans()), max_size=12)
+OUTCOMES = st.sampled_from(["it fails", "it arrives", "only its oldest step arrives"])
+REPORTS = st.lists(st.tuples(st.lists(st.floats(-5, 5), min_size=1, max_size=4), OUTCOMES), max_size=12)
 
 
 @given(reports=REPORTS)
-def test_what_arrives_adds_up_whatever_fails(reports: list[tuple[list[float], bool]]) -> None:
+def test_what_arrives_adds_up_whatever_fails(reports: list[tuple[list[float], str]]) -> None:
     """The changes that arrived come to the totals, and each step's own points arrive once."""
     feed, ticks = Feed(deltas=ALL_DELTAS), [0]
     feed.observed.add(names.GPU_XID_ERRORS, lambda: [(ticks[0], {"hw.id": "a"}), (2 * ticks[0], {"hw.id": "b"})])
     arrived: list[list[Point]] = []
-    for number, (rewards, arrives) in enumerate([*reports, ([0.5], True)], 1):
+    tokens: list[Any] = []
+    for number, (rewards, outcome) in enumerate([*reports, ([0.5], "it arrives")], 1):
         ticks[0] += number
         feed.report(RLStep(number=number, rollout_reward={"total": rewards}, tokens=float(number)))
-        found = feed.points()
-        if arrives:
+        found = points(feed.producer.collect(most_steps=1 if "oldest" in outcome else None))
+        if outcome != "it fails":
             feed.producer.sent()
             arrived.append(found)
+            repeated = [] if feed.producer.is_part else newest(found)
+            tokens += [p.value for p in found if p.name == names.RL_STEP_TOKENS.name and p not in repeated]
     all_points = [point for export in arrived for point in export]
-    everything = [value for rewards, _ in [*reports, ([0.5], True)] for value in rewards]
+    everything = [value for rewards, _ in [*reports, ([0.5], "")] for value in rewards]
     histograms = [point.histogram for point in all_points if point.name == names.RL_ROLLOUT_REWARD.name]
     assert sum(histogram.count for histogram in histograms) == len(everything)
     assert min(histogram.min for histogram in histograms) == min(everything)
@@ -173,7 +178,6 @@ def test_what_arrives_adds_up_whatever_fails(reports: list[tuple[list[float], bo
     assert sum(p.value for p in all_points if p.name == names.RL_STEP_COUNT.name) == len(reports) + 1
     xids = [p.value for p in all_points if p.name == names.GPU_XID_ERRORS.name and p.attributes["hw.id"] == "b"]
     assert sum(xids) == 2 * ticks[0]
-    tokens = [value for export in arrived for _, value in course(export, names.RL_STEP_TOKENS)]
     assert tokens == [float(number) for number in range(1, len(reports) + 2)]
     starts = [(p.start_ns, p.time_ns) for p in all_points if p.name == names.RL_STEP_COUNT.name]
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(starts)), "without gap or overlap"
@@ -329,6 +333,32 @@ def test_no_value_is_said_to_hold_later_than_a_step_that_waits_for_its_translati
     assert shown[-1].time_ns < later[0].time_ns <= waiting_since_ns
     assert [point.value for point in later] == [2.0, 2.0]
     feed.steps.stop()
+
+
+@given(st.lists(st.sampled_from(["quick step", "late step", "waiting step", "export", "export in parts"]), max_size=30))
+def test_each_export_begins_in_a_millisecond_after_the_last_and_has_a_series_once_in_each(events: list[str]) -> None:
+    """Prometheus keeps milliseconds, drops the second point of one, and refuses an export that begins before the one
+    before it ended: as it makes a point of `target_info` for both."""
+    feed, reported_ns, last_ms = Feed(patience_s=0), time.time_ns(), 0
+    feed.observed.add(names.HW_POWER, lambda: [(250.0, {})])
+    for number, event in enumerate([*events, "export"]):
+        while event.startswith("export"):
+            exported = points(feed.producer.collect(most_steps=1 if "parts" in event else None))
+            feed.producer.sent()
+            times = [point.time_ns // MILLISECOND_NS for point in exported]
+            assert len({(p.name, *p.attributes.items(), ms) for p, ms in zip(exported, times, strict=True)}) == len(
+                times
+            )
+            assert min(times) > last_ms
+            last_ms = max(times)
+            if not feed.producer.is_part:
+                break
+        if event == "waiting step":
+            feed.steps.add(Report(RLStep(number=number, tokens=2.0)), step=True)  # whose thread is not running
+        elif event.endswith("step"):
+            reported_ns += 10 * MILLISECOND_NS if event == "late step" else 1000
+            feed.recorder.reported_ns = reported_ns
+            feed.recorder.record(RLStep(number=number, tokens=1.0))
 
 
 def test_a_step_has_the_time_of_its_report_however_late_it_is_translated(sink: OtlpSink, start: Start) -> None:

@@ -23,7 +23,7 @@ from opentelemetry.sdk.metrics.export import Metric as MetricData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.clock import after, now_ns
 from akka_otel_callbacks.common.export.courses import Courses
 from akka_otel_callbacks.common.export.unsent import Moment, Unsent
 from akka_otel_callbacks.common.guard import guarded
@@ -57,10 +57,9 @@ class Run:
     measured: Measured = field(default_factory=Measured)
     user_metrics: Callable[[], UserMetrics | None] = lambda: None
     """The program's own metrics, as soon as it has any."""
-    clock: Callable[[], int] = now_ns
-    """Gives the time of a collection in Unix nanoseconds. For a past run that is not now."""
     is_live: bool = True
-    """Whether the latest figures hold until the moment of an export, and not only at their step."""
+    """Whether the latest figures hold until the moment of an export, and not only at their step. Those of a past run do
+    not."""
 
 
 class Producer:
@@ -109,8 +108,8 @@ class Producer:
         return len(self._moments)
 
     def collect(self, most_steps: int | None = None) -> MetricsData | None:
-        """What is to be exported now. None where there is nothing. Of more than `most_steps` steps it has the oldest,
-        and not the latest figures, which come after those of all steps."""
+        """What is to be exported now. None where there is nothing. Of more than `most_steps` steps it has the oldest
+        alone: the latest figures and the totals come with the last of the steps."""
         observed = self._run.observed.points()
         if self._run.steps is not None:
             self._run.steps.catch_up(self._patience_s)
@@ -125,6 +124,8 @@ class Producer:
         """Notes that what `collect` gave has arrived, or was rejected and will never be taken."""
         if self._moments:
             self.unsent.sent(self._moments[-1].time_ns, rejected=rejected)
+        if self.is_part:
+            return
         before, self._sent_totals, self._sent_ns = self._sent_totals, self._totals, self._collected_ns
         if rejected:  # the count of dropped steps must still arrive
             dropped = {series: before.get(series, 0) for series in self._totals if series[0] is names.TELEMETRY_DROPPED}
@@ -134,33 +135,43 @@ class Producer:
 
     def _metrics(self, observed: Mapping[Metric, Sequence[Point]], most_steps: int | None) -> Iterator[MetricData]:
         self._totals = dict(self._sent_totals)
-        moments, snapshot, until_ns, new = self._recorded()
+        moments, snapshot, new = self._recorded()
         self._moments = moments[:most_steps]
         self.is_part = len(self._moments) < len(moments)
-        for metric, points in {**observed, **snapshot.counters}.items():
-            if points:
-                yield self._scalar(metric, points)
+        for series, tally in new.items():
+            self._tallies.setdefault(series, Tally(tally.metric, tally.attributes)).include(tally)
+        if not self.is_part:
+            for metric, points in {**observed, **snapshot.counters}.items():
+                if points:
+                    yield self._scalar(metric, points)
         latest = snapshot.board if self._run.is_live and not self.is_part else Board()
-        for metric, courses in _courses(self._moments, latest, until_ns).items():
+        for metric, courses in _courses(self._moments, latest, self._collected_ns).items():
             yield _data(metric, Gauge(courses))
-        yield from self._histograms(new)
+        if not self.is_part:
+            yield from self._histograms()
 
-    def _recorded(self) -> tuple[list[Moment], Snapshot, int, dict[Series, Tally]]:
-        """The moments since the last export that arrived, what holds now, the time up to which that is known, and the
-        new values of the histograms."""
+    def _recorded(self) -> tuple[list[Moment], Snapshot, dict[Series, Tally]]:
+        """The moments since the last export that arrived, what holds now, and the new values of the histograms.
+
+        Everything is said of the time up to which the steps are known, in a past run of the last step. Prometheus
+        refuses an export that begins before the one before it ended, and a step that waits for its translation is of
+        before now.
+        """
         steps = self._run.steps
-        self._collected_ns = max(self._run.clock(), self._collected_ns + 1)
         if steps is None:
-            return [], Snapshot(Board(), {}), 0, self._inbox.take()
+            self._collected_ns = after(now_ns(), self._collected_ns)
+            return [], Snapshot(Board(), {}), self._inbox.take()
         recorder = steps.recorder
         with recorder.lock:
-            self._collected_ns = max(self._run.clock(), self._collected_ns)
-            until_ns = steps.known_until_ns(self._collected_ns)
+            if self._run.is_live:
+                self._collected_ns = steps.known_until_ns(now_ns())
+            else:
+                self._collected_ns = max(recorder.last_ns, self._collected_ns + 1)
             moments, snapshot, new = self.unsent.take(), recorder.snapshot(), self._inbox.take()
         snapshot.counters[names.TELEMETRY_DROPPED] = dropped_points(
             recorder.without_figures, self.unsent.thinned, self.unsent.rejected
         )
-        return moments, snapshot, until_ns, new
+        return moments, snapshot, new
 
     def _scalar(self, metric: Metric, points: Sequence[Point]) -> MetricData:
         """The data of a counter, or of a figure that is read anew at every collection."""
@@ -183,10 +194,8 @@ class Producer:
         self._totals[series] = total
         return total - self._sent_totals.get(series, 0)
 
-    def _histograms(self, new: Mapping[Series, Tally]) -> Iterator[MetricData]:
+    def _histograms(self) -> Iterator[MetricData]:
         delta = Kind.HISTOGRAM in self._deltas
-        for series, tally in new.items():
-            self._tallies.setdefault(series, Tally(tally.metric, tally.attributes)).include(tally)
         points: dict[Metric, list[Any]] = {}
         for tally in self._tallies.values():
             distribution = tally.counted()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from akka_otel_callbacks.common.clock import now_ns
+from akka_otel_callbacks.common.clock import after, now_ns
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recording.board import Board
 from akka_otel_callbacks.common.recording.distributions import numbers_of
@@ -96,7 +96,8 @@ class Recorder:
         for metric, totals in self._counted.items():
             self.counters[metric] = lambda totals=totals: tuple(totals.values())  # type: ignore[misc]
         self._last_number: int | None = None
-        self._last_ns = 0
+        self.last_ns = 0
+        """The latest time that was given out."""
 
     def record(self, step: Step) -> None:
         """Takes a finished step, or an amendment where the step has no number.
@@ -140,10 +141,9 @@ class Recorder:
         self._last_number = None
 
     def next_ns(self, time_ns: int) -> int:
-        """This time, or one just after the last that was given out: no two points of a series have the same. Only with
-        `lock` held."""
-        self._last_ns = max(time_ns, self._last_ns + 1)
-        return self._last_ns
+        """This time, or one just after the last that was given out. Only with `lock` held."""
+        self.last_ns = after(time_ns, self.last_ns)
+        return self.last_ns
 
     def snapshot(self) -> Snapshot:
         """Only with `lock` held."""

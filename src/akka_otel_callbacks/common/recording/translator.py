@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from akka_otel_callbacks.common.clock import unix_ns
+from akka_otel_callbacks.common.clock import MILLISECOND_NS, unix_ns
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.recording.recorder import Recorder
@@ -87,9 +87,9 @@ class Translator(threading.Thread):
         return len(self._queue)
 
     def known_until_ns(self, now_ns: int) -> int:
-        """Up to when all that was captured is translated."""
+        """Up to when all that was captured is translated: the millisecond before what waits."""
         try:
-            return min(unix_ns(self._queue[0][0]) - 1, now_ns)
+            return min(unix_ns(self._queue[0][0]) - MILLISECOND_NS, now_ns)
         except IndexError:
             return now_ns
 
