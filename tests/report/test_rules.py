@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from akka_otel_callbacks.common.run.identity import identify
+from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
-from akka_otel_callbacks.common.vocabulary.step import SFTStep
+from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 from akka_otel_callbacks.report.panels import RL, SFT
 from akka_otel_callbacks.report.rules import RULES
+from tests.common.reports import Report
 from tests.report.faults import FAULTS, with_xid
-from tests.report.recordings import history, record, recording, rl_step, sft_step
+from tests.report.recordings import GPU, history, record, recording, rl_step, sft_step
 
 
 def found(folder: Path) -> dict[str, list[str]]:
@@ -188,3 +191,59 @@ def test_of_figures_that_are_nan_from_the_beginning_the_first_step_is_named(tmp_
         "rl.step.reward.term b was NaN or infinite 7 ×, first at step 14",
         "rl.step.loss was NaN or infinite 20 ×, first at step 1",
     ]
+
+
+@pytest.mark.parametrize(("reward", "verdicts"), [(0.9, []), (0.97, ["Reward at its ceiling"])])
+def test_a_ceiling_is_a_share_of_the_way_from_the_lowest_reward(
+    tmp_path: Path, reward: float, verdicts: list[str]
+) -> None:
+    """Of rewards from -1 to 1, 98 % of the way is 0.96."""
+
+    def rewards(number: int) -> dict[str, object]:
+        return {"reward": reward, "reward_min": -1.0 if number < 30 else reward, "reward_max": 1.0}
+
+    assert [*found(record(tmp_path, 60, figures=rewards))] == verdicts
+
+
+def test_rewards_that_are_all_the_same_have_no_ceiling(tmp_path: Path) -> None:
+    assert (
+        found(record(tmp_path, 60, figures=lambda n: dict.fromkeys(("reward", "reward_min", "reward_max"), 0.5))) == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "verdicts"), [(0.4, {}), (0.6, {"Generation-bound": ["the trainer waited for 60% of a step lately"]})]
+)
+def test_a_role_that_waits(tmp_path: Path, share: float, verdicts: dict[str, list[str]]) -> None:
+    idle = {names.RlRole.TRAINER: share, names.RlRole.ROLLOUT: 0.1}
+    assert found(record(tmp_path, 60, figures=lambda n: {"idle": idle})) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("pending", "verdicts"),
+    [
+        ([0, 1], {"Memory repair pending": ["GPU …0000a1: a row or page waits for a reset of the GPU"]}),
+        ([1, 0], {}),
+    ],
+)
+def test_a_repair_that_waits_until_it_is_done(
+    tmp_path: Path, pending: list[int], verdicts: dict[str, list[str]]
+) -> None:
+    with recording(tmp_path) as made:
+        for number in range(1, 21):
+            made.step(rl_step(number, 60))
+            made.observed = {names.GPU_MEMORY_REPAIR_PENDING: [(pending[number > 10], GPU)]}
+            made.export()
+    assert found(tmp_path) == verdicts
+
+
+def test_a_training_that_an_exception_ended(tmp_path: Path) -> None:
+    telemetry = Telemetry.start(identify({}, engine={}), RLStep, environ={"AKKA_OTEL_DIR": str(tmp_path)})
+    telemetry.capture(Report(RLStep(number=1)), step=True)
+    telemetry.close(ValueError("what a user's data says"))
+    assert found(tmp_path) == {"Failed": ["failed with ValueError"]}
+
+
+def test_steps_that_an_export_had_no_room_for(tmp_path: Path) -> None:
+    """It has points of every second one."""
+    assert found(record(tmp_path, 300, every=300)) == {"Steps without points": ["150 steps, reason thinned"]}
