@@ -105,3 +105,66 @@ def test_a_child_is_silent_through_a_given_provider_too(sink: OtlpSink, tmp_path
     of_parent, of_child = sorted(instances.values(), key=len, reverse=True)
     assert {names.RL_STEP_COUNT.name, names.RL_STEP_REWARD.name} <= of_parent
     assert of_child <= {names.RL_STEP_DURATION.name}
+
+
+COUNTING = """
+import threading
+from akka_otel_callbacks.common.export.user_metrics import UserMetrics
+
+metrics = UserMetrics()
+rows, sizes = metrics.meter.create_counter("rows"), metrics.meter.create_histogram("sizes")
+slow, entered = 0.0, threading.Event()
+
+def level(options):
+    entered.set()
+    time.sleep(slow)
+    return [Observation(7)]
+
+def training(run_id):
+    identity = identify(os.environ, engine={}, run_id=run_id)
+    return Telemetry.start(identity, RLStep, user_metrics=lambda: metrics)
+
+from opentelemetry.metrics import Observation
+metrics.meter.create_observable_counter("level", [level])
+telemetry = training("parent")
+rows.add(5)
+sizes.record(1.0)
+telemetry.flush(5)
+"""
+FORKED = """
+pid = os.fork()
+if pid == 0:
+    rows.add(2)
+    sizes.record(3.0)
+    training("child").close()
+    os._exit(0)
+os.waitpid(pid, 0)
+rows.add(1)
+telemetry.close()
+"""
+WITHIN_A_COLLECTION = """
+slow = 0.5
+entered.clear()
+threading.Thread(target=metrics.scopes).start()
+entered.wait()
+"""
+
+
+@pytest.mark.parametrize("moment", ["", WITHIN_A_COLLECTION], ids=["between collections", "within one"])
+def test_a_child_s_own_metrics_begin_anew(moment: str, sink: OtlpSink, tmp_path: Path) -> None:
+    done = run(COUNTING + moment + FORKED, variables(sink), tmp_path)
+    assert done.returncode == 0, done.stderr
+    latest = {(point.resource[names.ATTR_RUN_ID.name], point.name): point for point in sink.metrics()}
+    assert {run_id: latest[run_id, "rows"].value for run_id in ("parent", "child")} == {"parent": 6, "child": 2}
+    assert {run_id: latest[run_id, "level"].value for run_id in ("parent", "child")} == {"parent": 7, "child": 7}
+    sizes = latest["child", "sizes"].histogram
+    assert sizes is not None
+    assert (sizes.count, sizes.sum, sizes.min) == (1, 3.0, 3.0)
+
+
+def test_a_callback_that_hangs_holds_no_fork(sink: OtlpSink, tmp_path: Path) -> None:
+    """Neither the training, which forks to load its data, nor the child. What it has of its parent is not published."""
+    hangs = WITHIN_A_COLLECTION.replace("0.5", "9").replace(").start()", ", daemon=True).start()")
+    done = run(COUNTING + hangs + FORKED, variables(sink), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "child" not in {point.resource[names.ATTR_RUN_ID.name] for point in sink.metrics() if point.name == "rows"}

@@ -112,8 +112,8 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
     def meter(self) -> Meter:
         """For metrics of your own: `callback.meter.create_counter("solved")`. They are exported with the run's figures,
         under the run's resource, by the process that publishes these. It can be used before, between and during
-        trainings; totals go on from one to the next, also where the environment asks for deltas. A callback of an
-        observable instrument runs on the exporter's thread and must not wait for anything.
+        trainings; totals go on from one to the next, also where the environment asks for deltas. In a forked child they
+        begin anew. A callback of an observable instrument runs on the exporter's thread and must not wait for anything.
         """
         return self._session.meter()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - the SDK uses it in a fork's child, where a later import leaves it locked
+import threading
 from dataclasses import replace
 from typing import Any
+from weakref import WeakMethod
 
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, ScopeMetrics
 from opentelemetry.sdk.resources import Resource
 
+from akka_otel_callbacks.common.forks import call_around_forks
 from akka_otel_callbacks.common.recording.labels import LARGEST_NUMBER, clean
 from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 
@@ -18,19 +22,47 @@ NUMBERS = ("value", "sum", "min", "max")
 """The fields of a point with a user's numbers. The SDK makes its counts itself."""
 
 
+FORK_PATIENCE_S = 1.0
+"""How long a fork waits for the end of a collection. One that takes longer hangs in a callback of the user's."""
+
+
 class UserMetrics:
-    """One provider for all trainings of a callback. Totals go on from one training to the next."""
+    """One provider for all trainings of a callback. Totals go on from one training to the next. In a forked child they
+    begin anew, with the same instruments: the child would publish its parent's totals a second time."""
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
-        provider = MeterProvider([self._reader], Resource.get_empty(), shutdown_on_exit=False)
-        self.meter: Meter = provider.get_meter(USER_SCOPE)
+        self._provider = MeterProvider([self._reader], Resource.get_empty(), shutdown_on_exit=False)
+        self.meter: Meter = self._provider.get_meter(USER_SCOPE)
+        self._collecting = threading.RLock()
+        self._is_waiting = self._is_broken = False
+        call_around_forks(WeakMethod(self._wait), WeakMethod(self._go_on), WeakMethod(self._begin_anew))
 
     def scopes(self) -> list[ScopeMetrics]:
         """Everything that was recorded so far, as totals. Observable instruments are asked for their values."""
-        data = self._reader.get_metrics_data()
+        if self._is_broken:
+            return []
+        with self._collecting:
+            data = self._reader.get_metrics_data()
         found = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
         return [replace(scope, metrics=[_exportable(metric) for metric in scope.metrics]) for scope in found]
+
+    def _wait(self) -> None:
+        """Forked within a collection, a child would find the SDK's locks held for ever."""
+        self._is_waiting = self._collecting.acquire(timeout=FORK_PATIENCE_S)
+
+    def _go_on(self) -> None:
+        if self._is_waiting:
+            self._collecting.release()
+
+    def _begin_anew(self) -> None:
+        """The SDK has no way to forget what its instruments recorded. What cannot be forgotten is not published."""
+        self._is_broken = True
+        if self._is_waiting:
+            for storage in self._provider._measurement_consumer._reader_storages.values():
+                storage._instrument_view_instrument_matches.clear()
+            self._collecting.release()
+            self._is_broken = False
 
 
 def _exportable(metric: Metric) -> Metric:
