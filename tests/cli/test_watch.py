@@ -107,7 +107,7 @@ class Screen:
             status.append(code)
             return pid != 0
 
-        wait_until(ended, timeout_s=60)
+        wait_until(ended)
         self.shows("")
         return os.waitstatus_to_exitcode(status[-1])
 
@@ -127,12 +127,12 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 def test_a_run_is_watched_from_before_it_begins_to_its_end(tmp_path: Path, training: Training) -> None:
     with screen(tmp_path) as seen:
-        wait_until(lambda: seen.shows("Waiting for a run in akka-otel"), timeout_s=60)
+        wait_until(lambda: seen.shows("Waiting for a run in akka-otel"))
         training.step()
-        wait_until(lambda: seen.shows("step 1 "), timeout_s=60)
+        wait_until(lambda: seen.shows("step 1 "))
         assert "running" in seen.text
         training.step()
-        wait_until(lambda: seen.shows("step 2 "), timeout_s=60)
+        wait_until(lambda: seen.shows("step 2 "))
         assert re.search(r"rl\.step\.reward\s+0\.2\s+reward\s+0\.1\s+0\.1\s+0\.2", seen.text)
         training.end()
         assert seen.exit_code() == 0
@@ -148,7 +148,7 @@ def test_a_stop_ends_the_watching_and_leaves_run_and_terminal_whole(
 ) -> None:
     training.step()
     with screen(tmp_path, "akka-otel/watched") as seen:
-        wait_until(lambda: seen.shows("step 1 "), timeout_s=60)
+        wait_until(lambda: seen.shows("step 1 "))
         if stop == "Ctrl-C":
             os.write(seen.terminal, b"\x03")
         else:
@@ -163,9 +163,9 @@ def test_a_stop_ends_the_watching_and_leaves_run_and_terminal_whole(
 def test_a_terminal_that_cannot_draw_gets_lines(tmp_path: Path, training: Training) -> None:
     training.step()
     with screen(tmp_path, "akka-otel", kind="dumb") as seen:
-        wait_until(lambda: seen.shows("running · last heard of"), timeout_s=60)
+        wait_until(lambda: seen.shows("running · last heard of"))
         training.end()
-        wait_until(lambda: seen.shows("finished · step 1"), timeout_s=60)
+        wait_until(lambda: seen.shows("finished · step 1"))
     assert HIDE not in seen.text
 
 

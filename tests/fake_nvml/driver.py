@@ -89,6 +89,7 @@ class State(ctypes.Structure):
         ("call_count", ctypes.c_uint32),
         ("waits", ctypes.c_uint32),
         ("sets", ctypes.c_uint32),
+        ("hangs", ctypes.c_uint32),
         ("gpus", Gpu * MAX_GPUS),
         ("rules", Rule * MAX_RULES),
         ("events", Event * MAX_EVENTS),
@@ -164,7 +165,7 @@ class FakeDriver:
         self._rule(function, code, 0, gpu)
 
     def hang(self, function: str, gpu: Gpu | None = None) -> None:
-        """`function` does not return until `heal`."""
+        """`function` does not return until `heal`. `state.hangs` counts its calls from when they hang."""
         self._rule(function, 0, 1, gpu)
 
     def lose(self, gpu: Gpu) -> None:

@@ -31,7 +31,7 @@ typedef struct { char function[64]; int32_t gpu, code, hang; } Rule;  /* hang: u
 typedef struct { int32_t gpu; uint32_t instance; uint64_t type, data; } Event;
 typedef struct { char function[64]; int32_t gpu; uint64_t count; } Calls;
 typedef struct {
-    uint32_t initialized, gpu_count, rule_count, event_head, event_tail, call_count, waits, sets;
+    uint32_t initialized, gpu_count, rule_count, event_head, event_tail, call_count, waits, sets, hangs;
     Gpu gpus[MAX_GPUS];
     Rule rules[MAX_RULES];
     Event events[MAX_EVENTS];
@@ -85,12 +85,19 @@ static Rule *rule_for(const char *function, int gpu) {
     return NULL;
 }
 
+/* The rule for a call, after it has hung for as long as the rule says so. */
+static Rule *rule_after_hang(const char *function, int gpu) {
+    Rule *rule = rule_for(function, gpu);
+    if (rule && rule->hang) state->hangs++;
+    while (rule && rule->hang) { nap(5); rule = rule_for(function, gpu); }
+    return rule;
+}
+
 /* What every call answers before it does anything: SUCCESS, or what the test has scripted. */
 static Return scripted(const char *function, Device device) {
     int gpu = index_of(device);
     count(function, gpu);
-    Rule *rule = rule_for(function, gpu);
-    while (rule && rule->hang) { nap(5); rule = rule_for(function, gpu); }
+    Rule *rule = rule_after_hang(function, gpu);
     if (rule) return rule->code;
     return state->initialized ? SUCCESS : UNINITIALIZED;
 }
@@ -265,9 +272,8 @@ Return nvmlDeviceRegisterEvents(Device device, unsigned long long types, EventSe
 }
 Return nvmlEventSetWait_v2(EventSet *set, EventData *event, unsigned int milliseconds) {
     for (unsigned int waited = 0;; waited += 2) {
-        Rule *rule = rule_for(__func__, ANY_GPU);
         state->waits += waited == 0;
-        while (rule && rule->hang) { nap(5); rule = rule_for(__func__, ANY_GPU); }
+        Rule *rule = rule_after_hang(__func__, ANY_GPU);
         if (rule) return rule->code;
         while (state->event_tail != state->event_head) {
             Event *next = &state->events[state->event_tail++ % MAX_EVENTS];

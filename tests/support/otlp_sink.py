@@ -185,8 +185,8 @@ def refusing() -> Iterator[str]:
         yield _url(taken.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
-    """The first true value of `condition`; fails when there is none within the time."""
+def wait_until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    """The first true value of `condition`; fails when there is none within the time, which a busy machine may need."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if value := condition():

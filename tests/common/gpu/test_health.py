@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -18,34 +17,53 @@ from akka_otel_callbacks.common.gpu.nvml import Code
 from akka_otel_callbacks.common.threads import ExportLoop
 from akka_otel_callbacks.common.vocabulary import names
 from tests.fake_nvml import FakeDriver
+from tests.support.otlp_sink import wait_until
 
 SRC = str(Path(__file__).parents[3] / "src")
 FAST, SLOW = "GPU-36e1567d-37ed-051e-f8ff-df807517b396", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
 
 PREAMBLE = """
-import json, sys, threading, time
+import json, logging, sys, threading, time
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.gpu.placement import Placement
+from akka_otel_callbacks.common.log import logger
 
-def wait_for(condition, timeout_s=10):
+said = []
+logger.addHandler(logging.Handler())
+logger.handlers[-1].emit = lambda record: said.append(record.getMessage())
+
+def wait_for(condition, timeout_s=60):
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
+    return found
 
 def shown():
     return {metric.name: health.points(metric) for metric in health.metrics}
+
+def shown_with(*names):
+    # All at once: on a busy machine a figure is stale soon after it was there, until it is sampled again.
+    def all_of_them():
+        now = shown()
+        return now if all(now[name] for name in names) else None
+
+    return wait_for(all_of_them)
+
+def tell(**more):
+    print(json.dumps({**more, "said": said}), flush=True)
 """
 
 
 class Child:
-    """A program that watches GPUs; its lines of JSON are what it saw."""
+    """A program that watches GPUs; its lines of JSON are what it saw. Where it asks for `input()`, `go_on` lets it."""
 
     def __init__(self, script: str, driver: FakeDriver | None, **environ: str) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("CUDA_", "FAKE_"))}
         self.process = subprocess.Popen(
             [sys.executable, "-c", PREAMBLE + textwrap.dedent(script)],
             env={**inherited, **(driver.environment if driver else {}), "PYTHONPATH": SRC, **environ},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -56,9 +74,13 @@ class Child:
         assert text, self.process.stderr.read()
         return json.loads(text)
 
-    def end(self, timeout_s: float = 20) -> str:
-        """Its log, after it ended well."""
-        _, log = self.process.communicate(timeout=timeout_s)
+    def go_on(self) -> None:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def end(self) -> str:
+        """What it wrote to stderr, after it ended well."""
+        _, log = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, log
         return log
 
@@ -72,9 +94,7 @@ def test_a_job_on_one_gpu_of_two(other_driver: FakeDriver) -> None:
         placement = Placement(health.devices, where={})
         health.start()
         wait_for(placement.points)
-        wait_for(lambda: shown()["hw.power"])
-        wait_for(lambda: shown()["akka.optimize.training.gpu.xid.errors"])
-        print(json.dumps({**shown(), "placement": placement.points()}), flush=True)
+        tell(**shown_with("hw.power", "akka.optimize.training.gpu.xid.errors"), placement=placement.points())
         health.stop()
         """,
         other_driver,
@@ -98,10 +118,11 @@ def test_a_lost_gpu_and_then_the_end_of_the_job(other_driver: FakeDriver) -> Non
         """
         health = GpuHealth(interval_s=0.05)
         health.start()
-        wait_for(lambda: shown()["hw.power"])
-        print(json.dumps(shown()), flush=True)
-        wait_for(lambda: shown()["akka.optimize.training.gpu.xid.last"] and not shown()["hw.power"])
-        print(json.dumps(shown()), flush=True)
+        tell(**shown_with("hw.power"))
+        tell(**shown_with("akka.optimize.training.gpu.xid.last"))
+        wait_for(lambda: any("GPU is lost" in line for line in said))
+        wait_for(lambda: not shown()["hw.power"])
+        tell(**shown())
         health.stop()
         """,
         other_driver,
@@ -109,13 +130,12 @@ def test_a_lost_gpu_and_then_the_end_of_the_job(other_driver: FakeDriver) -> Non
     )
     assert child.line()["hw.power"]
     other_driver.xid(gpu, 79)
-    time.sleep(0.3)
+    assert [value for value, _ in child.line()[names.GPU_XID_LAST.name]] == [79]
     other_driver.lose(gpu)
     seen = child.line()
-    began = time.monotonic()
-    log = child.end()
-    assert time.monotonic() - began < 2.5
+    child.end()
     assert [value for value, _ in seen[names.GPU_XID_LAST.name]] == [79]
+    log = "\n".join(seen["said"])
     assert log.count("has fallen off the bus; usually the hardware") == 1
     assert log.count("GPU is lost") == 1
 
@@ -125,51 +145,52 @@ def test_a_lost_gpu_and_then_the_end_of_the_job(other_driver: FakeDriver) -> Non
 def test_a_hanging_driver_does_not_hold_the_process(other_driver: FakeDriver, function: str, ending: str) -> None:
     other_driver.gpu(FAST)
     other_driver.hang(function)
+    samples = function == "nvmlEventSetWait_v2"  # a hanging watcher does not hold the sampler
     child = Child(
         f"""
         health = GpuHealth(interval_s=0.05)
         health.start()
-        time.sleep(0.3)
-        print(json.dumps(shown()), flush=True)
+        input()
+        tell(**shown_with({'"hw.power"' if samples else ""}))
         health.stop()
         {ending}
         """,
         other_driver,
         CUDA_VISIBLE_DEVICES=FAST,
     )
-    seen = child.line()
-    began = time.monotonic()
-    child.process.communicate(timeout=10)
-    assert time.monotonic() - began < 2.5
+    wait_until(lambda: other_driver.state.hangs)
+    child.go_on()
+    assert bool(child.line()["hw.power"]) is samples
+    child.process.communicate(timeout=60)
     assert child.process.returncode in (0, -15)
-    expected = function == "nvmlEventSetWait_v2"  # a hanging watcher does not hold the sampler
-    assert bool(seen["hw.power"]) is expected
 
 
 def test_a_program_that_forgets_to_stop_ends_all_the_same(other_driver: FakeDriver) -> None:
     other_driver.gpu(FAST)
     other_driver.hang("nvmlDeviceGetPowerUsage")
-    child = Child("health = GpuHealth(); health.start(); time.sleep(0.2)", other_driver, CUDA_VISIBLE_DEVICES=FAST)
-    began = time.monotonic()
-    child.end(timeout_s=10)
-    assert time.monotonic() - began < 8  # the start of Python included
+    child = Child("health = GpuHealth(); health.start(); input()", other_driver, CUDA_VISIBLE_DEVICES=FAST)
+    wait_until(lambda: other_driver.state.hangs)
+    child.go_on()
+    child.end()
 
 
 def test_one_line_where_there_is_no_driver(tmp_path: Path) -> None:
     script = """
-        import logging
-        logging.basicConfig(level=logging.DEBUG, format="%(message)s")
+        logger.setLevel(logging.DEBUG)
         health = GpuHealth(["GPU-1"], interval_s=0.02)
+        samples, refresh = [], health.devices.refresh
+        health.devices.refresh = lambda: [samples.append(1), refresh()]
         placement = Placement(health.devices, where={})
         health.start()
         wait_for(placement.points)
-        time.sleep(0.2)
-        print(json.dumps({**shown(), "placement": placement.points()}), flush=True)
+        wait_for(lambda: len(samples) > 5)
+        tell(**shown(), placement=placement.points())
         health.stop()
         """
     child = Child(script, None, LD_LIBRARY_PATH=str(tmp_path))
     seen = child.line()
-    lines = child.end().splitlines()
+    child.end()
+    lines = seen.pop("said")
     if seen["hw.power"]:
         pytest.skip("this machine has NVIDIA's driver")
     assert seen.pop("placement") == [[1, {names.ATTR_JOB_RANK.name: 0, names.ATTR_JOB_ROLE.name: "trainer"}]]
@@ -184,21 +205,22 @@ def test_a_driver_without_permission_costs_one_line(other_driver: FakeDriver) ->
         other_driver.fail(function, Code.NO_PERMISSION, gpu)
     child = Child(
         """
-        import logging
-        logging.basicConfig(level=logging.WARNING, format="%(message)s")
         health = GpuHealth(interval_s=0.02)
         health.start()
-        wait_for(lambda: shown()["hw.temperature"])
-        time.sleep(0.2)
-        print(json.dumps(shown()), flush=True)
+        input()
+        tell(**shown_with("hw.temperature"))
         health.stop()
         """,
         other_driver,
         CUDA_VISIBLE_DEVICES=FAST,
     )
+    wait_until(lambda: other_driver.calls("nvmlDeviceGetTemperature", gpu) > 5)
+    child.go_on()
     seen = child.line()
+    child.end()
     assert seen["hw.power"] == seen["hw.gpu.memory.usage"] == []
-    assert child.end().count("\n") == 1
+    lines = [line for line in seen["said"] if "has not answered" not in line]  # which is true of a busy machine
+    assert len(lines) == 1, seen["said"]
 
 
 def test_importing_and_starting_import_no_torch(other_driver: FakeDriver) -> None:
@@ -207,7 +229,7 @@ def test_importing_and_starting_import_no_torch(other_driver: FakeDriver) -> Non
         """
         health = GpuHealth(interval_s=0.05)
         health.start()
-        wait_for(lambda: shown()["hw.power"])
+        shown_with("hw.power")
         print(json.dumps(sorted({"torch", "transformers", "trl"} & sys.modules.keys())), flush=True)
         health.stop()
         """,

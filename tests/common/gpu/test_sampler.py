@@ -18,6 +18,7 @@ from akka_otel_callbacks.common.gpu.sampler import STALE_AFTER, Sampler
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from tests.fake_nvml import FakeDriver, Gpu
+from tests.support.otlp_sink import wait_until
 
 A, B, MIG = "GPU-aaaa", "GPU-bbbb", "MIG-cccc"
 FIELD = {reading: field_id for field_id, reading in FIELDS.items()}
@@ -453,21 +454,14 @@ def test_a_slice_has_its_memory_and_its_gpu_the_rest(driver: FakeDriver) -> None
 # The thread
 
 
-def wait_for(condition: Any, timeout_s: float = 5.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def test_the_thread_samples_at_once_and_then_every_interval(driver: FakeDriver) -> None:
     gpu = driver.gpu(A)
     nvml = Nvml()
-    source = Sampler(nvml, Devices(nvml, [A], {}), interval_s=0.05)
+    source = Sampler(nvml, Devices(nvml, [A], {}), interval_s=0.05, clock=lambda: 0.0)
     source.start()
     source.start()
-    wait_for(lambda: driver.calls("nvmlDeviceGetPowerUsage", gpu) >= 3)
-    source.stop()
+    wait_until(lambda: driver.calls("nvmlDeviceGetPowerUsage", gpu) >= 3)
+    source.stop(timeout_s=60)
     assert values(source, names.HW_POWER) == [250], "the last export comes after the end"
     count = driver.calls("nvmlDeviceGetPowerUsage", gpu)
     time.sleep(0.2)
@@ -482,11 +476,11 @@ def test_a_call_that_hangs_stops_neither_the_export_nor_the_end(driver: FakeDriv
     devices = Devices(nvml, [A], {})
     source = Sampler(nvml, devices, interval_s=0.05)
     source.start()
-    time.sleep(0.1)
-    began = time.monotonic()
+    wait_until(lambda: driver.state.hangs)
     assert [source.points(metric) for metric in METRICS] == [[]] * len(METRICS)
     assert [device for device in devices.held() if device is None] == []
     source.stop()
-    assert time.monotonic() - began < 5, "it hangs until the driver is healed"
+    assert source._thread is not None
+    assert source._thread.is_alive(), "the call that hangs is not waited for"
     driver.heal()
-    source.stop(timeout_s=2)
+    source.stop(timeout_s=60)

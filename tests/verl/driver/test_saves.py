@@ -231,7 +231,7 @@ def test_asynchronous_saves_that_overlap_end_in_their_order(sink: OtlpSink, tmp_
     trainer.save()
     trainer.save()
     note(tmp_path, 2)
-    wait_until(lambda: sum(histogram.count for histogram in stages(sink).values()) == 2, timeout_s=20)
+    wait_until(lambda: sum(histogram.count for histogram in stages(sink).values()) == 2)
     note(tmp_path, 3)
     trainer.end()
     assert sum(histogram.count for histogram in stages(sink).values()) == 3
