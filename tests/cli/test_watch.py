@@ -9,8 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -169,30 +168,34 @@ def test_a_terminal_that_cannot_draw_gets_lines(tmp_path: Path, training: Traini
     assert HIDE not in seen.text
 
 
-def _lines(folder: Path, *arguments: str) -> Callable[[], subprocess.CompletedProcess[str]]:
+def _lines(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "akka_otel_callbacks", "watch", *arguments]
-    started = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def done() -> subprocess.CompletedProcess[str]:
-        out, err = started.communicate(timeout=60)
-        return subprocess.CompletedProcess(command, started.returncode, out, err)
 
-    return done
+def _until(text: str, watch: subprocess.Popen[str]) -> Iterator[str]:
+    """What it prints, up to the line with the text."""
+    assert watch.stdout is not None
+    for line in watch.stdout:
+        yield line
+        if text in line:
+            return
 
 
 def test_without_a_terminal_a_step_is_a_line_and_a_failed_run_is_told(tmp_path: Path, training: Training) -> None:
     training.step()
-    done = _lines(tmp_path, "akka-otel")
-    time.sleep(1)
+    watch = _lines(tmp_path, "akka-otel")
+    lines = [*_until("step 1", watch)]
     training.step()
-    time.sleep(2)
+    lines += _until("step 2", watch)
     training.say("fail")
-    result = done()
-    assert (result.returncode, result.stderr) == (1, "")
-    assert "step 2 · took" in result.stdout
-    assert "rl.step.reward 0.2" in result.stdout
-    assert "failed with ValueError · step 2" in result.stdout
-    assert "\x1b" not in result.stdout
+    out, err = watch.communicate(timeout=60)
+    said = "".join([*lines, out])
+    assert (watch.returncode, err) == (1, "")
+    assert "step 2 · took" in said
+    assert "rl.step.reward 0.2" in said
+    assert "failed with ValueError · step 2" in said
+    assert "\x1b" not in said
 
 
 def test_a_run_whose_process_was_killed_is_over(tmp_path: Path, training: Training) -> None:
@@ -202,10 +205,11 @@ def test_a_run_whose_process_was_killed_is_over(tmp_path: Path, training: Traini
     training.process.kill()
     training.process.wait()
     assert is_over(follower.look())
-    result = _lines(tmp_path)()
-    assert result.returncode == 1
-    assert "no end recorded · last heard of" in result.stdout
-    assert "its process is gone" in result.stdout
+    watch = _lines(tmp_path)
+    out, _ = watch.communicate(timeout=60)
+    assert watch.returncode == 1
+    assert "no end recorded · last heard of" in out
+    assert "its process is gone" in out
 
 
 def test_a_replayed_run_is_over(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ class WaitsForTheDevice:
 
     def deliver(self, recorder: Recorder) -> None:
         self.translating.set()
-        self.ready.wait(10)
+        self.ready.wait(60)
 
 
 def test_the_training_never_waits_for_the_translation(sink: OtlpSink, start: Start) -> None:
@@ -259,7 +259,7 @@ def test_the_training_never_waits_for_the_translation(sink: OtlpSink, start: Sta
     telemetry.capture(Report(RLStep(kl=0.5)))
     device.ready.set()
     telemetry.close()
-    assert seconds < 2.0
+    assert seconds < 30, "the device takes 60 s"
     assert sink.latest(names.RL_STEP_COUNT).value == MOST_CAPTURES + beyond - 1
     assert sink.latest(names.RL_STEP_DURATION).histogram.count == MOST_CAPTURES - 1
     assert sink.latest(names.RL_STEP_KL).value == 0.5, "an evaluation has room of its own"

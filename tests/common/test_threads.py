@@ -108,7 +108,6 @@ def test_every_step_is_exported_but_no_two_exports_are_closer_than_the_pause(
         time.sleep(0.01)
     wait_until(lambda: reader.collected[-1] >= last_step)
     assert min(b - a for a, b in zip(reader.collected, reader.collected[1:], strict=False)) >= 0.195
-    assert reader.collected[-1] - last_step < 1.0
     exports = len(reader.collected)
     time.sleep(0.3)
     assert len(reader.collected) == exports, "nothing new, nothing exported"

@@ -183,13 +183,17 @@ def test_quick_steps_are_not_written_one_by_one_but_all_are_in_what_is_written(
 
 def test_slow_steps_keep_a_line_each(start: Start, environment: pytest.MonkeyPatch) -> None:
     environment.setattr(file, "PAUSE_S", 0.05)
+
+    def written() -> list[float | None]:
+        path = Path("akka-otel/run/metrics.jsonl")
+        return [values(points, names.RL_STEP_REWARD)[None] for points in exports(path)] if path.exists() else []
+
     telemetry = start()
     for number in range(1, 6):
         report(telemetry, RLStep(number=number, reward=float(number)))
-        time.sleep(0.2)
+        wait_until(lambda number=number: float(number) in written())
     telemetry.close()
-    rewards = [values(points, names.RL_STEP_REWARD)[None] for points in exports(Path("akka-otel/run/metrics.jsonl"))]
-    assert sorted(set(rewards)) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert sorted(set(written())) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_the_pause_is_two_seconds() -> None:
@@ -215,7 +219,7 @@ def test_a_folder_that_cannot_be_written(
     telemetry = start()
     for number in range(1, 5):
         report(telemetry, grpo_step(number))
-        time.sleep(0.05)
+        assert telemetry.flush(10)
     telemetry.close()
     first, *rest = warnings_of(log, f"{directory}/metrics.jsonl")
     assert "cannot write telemetry" in first

@@ -177,10 +177,10 @@ def test_the_setup_hook_cannot_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_hook_is_cheap(verl_worker: ModuleType) -> None:
     """Outside a run it costs next to nothing, and `os.environ` is all that it looks at besides the call stack."""
     assert handed_on.RUN_VARIABLE not in os.environ
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(100):
         verl_worker.Worker()
-    assert (time.perf_counter() - started) / 100 < 0.01
+    assert (time.thread_time() - started) / 100 < 0.01
 
 
 def test_the_switch_of_the_gpu_figures_reaches_a_worker(
