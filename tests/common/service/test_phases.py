@@ -79,6 +79,11 @@ def test_the_error_says_what_can_follow() -> None:
         live("SUBMITTING").entering(RunPhase.SUBMITTING, 3.0)
 
 
+def test_a_service_that_does_not_know_what_was_before_the_cleaning_may_end_it_in_any_way() -> None:
+    run = RunProgress(project="triage", phase=RunPhase.CLEANING_UP, began_s=1.0, entered_s=2.0)
+    assert {run.entering(end, 3.0).phase for end in ENDS} == {*ENDS}
+
+
 @pytest.mark.parametrize("phase", sorted(set(names.ATTR_RUN_PHASE.values) - STARTS))
 def test_a_run_that_begins_in_the_middle_is_none(phase: str) -> None:
     with pytest.raises(ImpossibleOrder, match="begins with RESOLVING_DATASET"):

@@ -28,8 +28,6 @@ SETUP = (
 """Before there is a job, in their order."""
 JOB = (RunPhase.SUBMITTING, RunPhase.QUEUED, RunPhase.PREPARING, RunPhase.TRAINING)
 """While there is a job, in their order."""
-RESTARTED = {RunPhase.AWAITING_DEVICES, RunPhase.SUBMITTING, RunPhase.QUEUED, RunPhase.PREPARING}
-"""Where a job goes back to that the cluster or the service starts anew."""
 STOPPED = {RunPhase.CLEANING_UP, RunPhase.FAILED, RunPhase.CANCELLED}
 """What may follow at any time."""
 DONE = {RunPhase.REGISTERING, RunPhase.COMPLETED}
@@ -40,9 +38,10 @@ STARTS = frozenset({*SETUP, RunPhase.SUBMITTING})
 
 NEXT: Mapping[str, frozenset[str]] = {
     **{phase: frozenset({*SETUP[place + 1 :], *JOB, *STOPPED}) for place, phase in enumerate(SETUP)},
+    # The cluster or the service may start a job anew, so it can go back.
     **{
-        phase: frozenset({*JOB[place + 1 :], *RESTARTED, RunPhase.PAUSING, *DONE, *STOPPED} - {phase})
-        for place, phase in enumerate(JOB)
+        phase: frozenset({RunPhase.AWAITING_DEVICES, *JOB, RunPhase.PAUSING, *DONE, *STOPPED} - {phase})
+        for phase in JOB
     },
     # A pause that fails leaves the job where it was, and a job may complete while it is being paused.
     RunPhase.PAUSING: frozenset({*JOB, RunPhase.PAUSED, *DONE, *STOPPED}),
