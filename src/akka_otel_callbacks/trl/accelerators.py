@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def device_ids(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
-    """The CUDA ordinals that this process trains on. A model that was spread over several (`device_map`) holds them
-    all, where the arguments know of one only."""
+    """The CUDA ordinals that this process trains on. A model that is spread over several devices (`device_map`) says
+    which, while the arguments know only one."""
     spread = getattr(getattr(trainer, "model", None), "hf_device_map", None) or {}
     if args.device.type == "cuda" and len(set(spread.values())) > 1:
         return sorted({place for place in spread.values() if isinstance(place, int)})
@@ -35,25 +35,25 @@ def device_ids(trainer: Trainer | None, args: TrainingArguments) -> list[int]:
 
 
 def device_count(trainer: Trainer | None, args: TrainingArguments) -> int:
-    """Devices of the whole job; a process without an accelerator trains on one, its CPU."""
+    """The devices of the whole job. A process without an accelerator counts as one device, its CPU."""
     return int(max(1, args.world_size)) * max(1, len(device_ids(trainer, args)))
 
 
 def memory_account(trainer: Trainer | None, args: TrainingArguments) -> MemoryAccount:
-    """Follows the memory of this process's devices; in parts only where the job sees a single one, and where the
-    trainer's own memory metrics do not read the peak counters that the parts reset."""
+    """Follows the memory of this process's devices. It measures the parts only if the job has a single device, and only
+    if the trainer's own memory metrics are off: they read the peak counters that the parts reset."""
     parts = device_count(trainer, args) == 1 and args.skip_memory_metrics
     return MemoryAccount([CudaAllocator(ordinal) for ordinal in device_ids(trainer, args)], parts=parts)
 
 
 def publish_count(telemetry: Telemetry, trainer: Trainer | None, args: TrainingArguments) -> None:
-    """`job.devices`; absent where the job trains on a CPU."""
+    """Publishes `job.devices`, unless the job trains on a CPU."""
     if args.device.type != "cpu":
         telemetry.publish(Constant(names.JOB_DEVICES, device_count(trainer, args)))
 
 
 def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> None:
-    """Placement and health of this process's GPUs, for as long as the telemetry is open.
+    """Publishes placement and health of this process's GPUs, for as long as the telemetry is open.
 
     Args:
         rank: the process's. None in a job of one process.
@@ -64,13 +64,13 @@ def publish_gpus(telemetry: Telemetry, gpus: GpuHealth, rank: int | None) -> Non
 
 
 def companion(identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank: int, training: int) -> Companion:
-    """What a process of the job beside the first publishes. The first one tells which attempt of which run it is.
+    """What every process of the job but the first publishes. The first one tells the others the run and the attempt.
 
     Args:
-        identity: gives the process's identity from the attempt.
+        identity: makes the process's identity from the attempt.
         gpus: the process's GPUs.
         rank: the process's.
-        training: which training of the processes it is, counted alike in all of them.
+        training: the number of this training, which all processes count alike.
     """
 
     def told() -> RunIdentity | None:
@@ -88,8 +88,8 @@ def companion(identity: Callable[[Attempt], RunIdentity], gpus: GpuHealth, rank:
 
 
 def _exporting(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment that chooses a companion's exporters. The first process of each further node has the port that
-    the environment names, as the training has it on its node."""
+    """The environment that chooses a companion's exporters. On each further node, the first process takes the port that
+    the environment names, as the training does on its own node."""
     from akka_otel_callbacks.common.export.selection import beside_training
 
     return environ if environ.get("LOCAL_RANK") == "0" else beside_training(environ)

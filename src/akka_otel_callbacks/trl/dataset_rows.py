@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 Fit = names.SftDataFit
 SAMPLE = 1000
-"""Uncut rows that are searched for their ending in another place than the end."""
+"""How many uncut rows are searched for their ending in another place than at the end."""
 
 
 @dataclass(slots=True)
 class RowCapture:
-    """Counts on the translator's thread: a large dataset is read from disk for it."""
+    """Counts on the translator's thread, because a large dataset has to be read from disk."""
 
     dataset: Any
     max_length: int | None
     truncation: str
-    """Who cut, and which side was kept: `collator`, `keep_start`, `keep_end`; `none` where nobody did."""
+    """How rows were cut: `collator`, or the side that was kept, `keep_start` or `keep_end`; `none` if nothing cuts
+    them."""
     prepared: bool
-    """Whether the table beneath the dataset is the one that TRL prepared, so that a row in it that the dataset does not
-    list was dropped by TRL."""
+    """Whether TRL prepared the table beneath the dataset. If it did, it has dropped the rows of the table that the
+    dataset does not list."""
 
     def deliver(self, recorder: Recorder) -> None:
         counts = count_rows(self.dataset, self.max_length, self.truncation, prepared=self.prepared)
@@ -72,12 +73,12 @@ def _by_trl(preparation: Any) -> bool:
 
 
 def count_rows(dataset: Any, max_length: int | None, truncation: str, *, prepared: bool = True) -> dict[str, int]:
-    """Rows by fit, with only the kinds that can be told.
+    """How many rows fit in which way. Ways that cannot be told apart are left out.
 
     TRL cuts rows in place when it prepares a dataset, so the length before the cut is not known. But the rows below the
     maximum show how an uncut row ends: TRL appends an EOS, or a chat template closes the turn. A row at the maximum
     that ends in another way was cut. `truncated` and `full` are left out if there are no uncut rows, if these do not
-    agree on an ending, or if the ending also stands inside rows that could have been cut right behind it.
+    all end alike, or if their ending also stands inside rows, where a cut may fall right behind it.
 
     A dataset that was shuffled, filtered or selected from is a list of indices into a table. The rows are those of the
     list, unless TRL `prepared` the table.
@@ -112,14 +113,15 @@ class Rows:
     chunks: list[Array]
     """Token IDs of all rows, one array for each of the table's chunks."""
     chunk: Array
-    """By row the chunk that it is in."""
+    """For each row, the chunk that it is in."""
     ends: Array
-    """By row where it ends there."""
+    """For each row, where it ends in its chunk."""
     lengths: Array
 
     @classmethod
     def of(cls, column: Any, indices: Any) -> Rows | None:
-        """The rows of a list column, through the dataset's indices where it has some. None for another column."""
+        """The rows of a list column, in the order of the dataset's indices if it has any. None for another kind of
+        column."""
         import numpy
 
         if any(not hasattr(chunk, "offsets") for chunk in column.chunks):

@@ -1,4 +1,4 @@
-"""The time of a reward model on a GPU, which computes on after the Python call has returned."""
+"""The time that a reward model takes on a GPU, which goes on computing after the Python call has returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CUDA = "cuda"
 
 
 class DeviceClock:
-    """Measures from its making to `stop`, on the device's own stream. Only `seconds` waits for the device."""
+    """Measures the time from its creation to `stop`, on the device's own stream. Only `seconds` waits for the
+    device."""
 
     def __init__(self, cuda: Any, device: Any) -> None:
         self._stream = cuda.current_stream(device)
@@ -30,7 +31,7 @@ class DeviceClock:
 
 @guarded
 def device_clock(module: Any) -> DeviceClock | None:
-    """The clock of a module. None where it computes while Python waits."""
+    """The clock of a module. None if Python waits for the module, as on a CPU."""
     parameter = next(iter(module.parameters()), None)
     device = getattr(parameter, "device", None)
     if getattr(device, "type", None) != CUDA:

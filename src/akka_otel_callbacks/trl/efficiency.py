@@ -1,4 +1,4 @@
-"""Model FLOPs utilization of what this process trains on its own devices."""
+"""Model FLOPs utilization of this process's own devices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Token positions that an update ran over in this process, padding included: every one meets the layers, those
-    whose logits the loss needs meet the output head, too."""
+    """Token positions that an update ran over in this process, padding included. All of them pass the layers. Those
+    whose logits the loss needs, `scored`, also pass the output head."""
 
     tokens: int = 0
     scored: int = 0
@@ -26,8 +26,8 @@ class Positions:
 class Efficiency:
     """A model's size against its devices' peak.
 
-    With several processes each trains on its share of the batch and its own devices, so that the first one's
-    utilization is that of the job, as far as the ranks are alike.
+    Of several processes, each trains its share of the batch on its own devices. So the first one's utilization is that
+    of the job, as far as the ranks are alike.
     """
 
     parameters: MatmulParameters
@@ -35,14 +35,14 @@ class Efficiency:
     """FLOP/s of this process's devices together."""
 
     def mfu(self, positions: Positions, seconds: float | None) -> float | None:
-        """The utilization of an update of `seconds`. None where nothing was trained or the figure is impossible."""
+        """The utilization of an update of `seconds`. None if nothing was trained, or if the figure is impossible."""
         if not seconds:
             return None
         return mfu(train_flops(self.parameters, positions.tokens, positions.scored), seconds, self.peak_flops)
 
 
 def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: float | None) -> Efficiency | None:
-    """The trainer's. None, with one log line, where the peak or the model's count is not known.
+    """The efficiency of a trainer. None, with one log line, if the devices' peak or the model's size is not known.
 
     Args:
         peak_flops: FLOP/s of one device. None to look it up by the device's name.
@@ -53,7 +53,7 @@ def efficiency(trainer: Trainer | None, args: TrainingArguments, peak_flops: flo
 
 
 def _peak(trainer: Trainer | None, args: TrainingArguments) -> float | None:
-    """None without CUDA: the peak of a CPU says nothing."""
+    """FLOP/s of this process's devices. None without CUDA: the peak of a CPU says nothing."""
     ordinals = device_ids(trainer, args)
     if not ordinals:
         return None

@@ -1,4 +1,4 @@
-"""Providers that a user hands to the callback, and the resource that such a provider needs."""
+"""The providers that a user hands to the callback, and the resource that such a provider needs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def run_resource(
     resource: Mapping[str, Any] | None = None,
 ) -> Resource:
     """The resource of a run, for a provider that is handed to `AkkaTelemetryCallback`. The callback takes the run's ID
-    from there.
+    from it.
 
     Args:
-        trainer: what its configuration says of the run goes into the resource, too.
-        run_id: as of the callback, as is all that follows.
+        trainer: its configuration adds what it says of the run.
+        run_id: the same as for `AkkaTelemetryCallback`, like all that follow.
     """
     engine: dict[Attribute, Any] = {names.ATTR_RUN_ENGINE: names.RunEngine.TRL}
     if trainer is not None:
@@ -45,13 +45,13 @@ def run_resource(
 def said(
     run_id: str | None, attempt: int | None, project: str | None, resource: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The attributes that a user says in code, by full name."""
+    """The attributes that the user gives in code, by full name."""
     given = {names.ATTR_RUN_ID.name: run_id, names.ATTR_RUN_ATTEMPT.name: attempt, names.ATTR_PROJECT.name: project}
     return {**(resource or {}), **{name: value for name, value in given.items() if value is not None}}
 
 
 class Handed:
-    """What lives in this process only. A copy of the callback has the same; one that is pickled leaves it behind."""
+    """What cannot leave this process. A copy of the callback shares it. A callback that is pickled leaves it behind."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Handed:
         self._left_behind = left_behind
 
     def run_id(self) -> str | None:
-        """The run that the providers' resources name."""
+        """The run's ID in the providers' resources. None if they name none."""
         ids = (_attributes(given).get(names.ATTR_RUN_ID.name) for given in (self.meter_provider, self.tracer_provider))
         return next((str(found) for found in ids if is_run_id(found)), None)
 
@@ -99,7 +99,7 @@ def _left_behind(provided: bool) -> Handed:
 
 
 def _attributes(provider: Any) -> Mapping[str, Any]:
-    """Of the provider's resource. Empty where it does not tell, as the API's own do not."""
+    """The attributes of the provider's resource. Empty if it shows none, as with the API's own providers."""
     resource = getattr(provider, "resource", None) or getattr(getattr(provider, "_sdk_config", None), "resource", None)
     found = getattr(resource, "attributes", None)
     return found if isinstance(found, Mapping) else {}

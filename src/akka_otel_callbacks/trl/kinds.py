@@ -1,6 +1,6 @@
 """What kind of trainer a trainer is, and by which method it trains.
 
-Hosts copy, rename and extend TRL's trainers, so that the name of a class says little. TRL's own tags survive that.
+Hosts copy, rename and extend TRL's trainers, so the name of a class says little. TRL's own tags survive that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ TAGS = RL_TAGS | frozenset(
     distillation server-distillation async-distillation
     """.split()
 )
-"""TRL's tags of methods. Whatever else is among a class's tags is a library, a host or a project."""
+"""TRL's tags of methods. Any other tag of a class names a library, a host or a project."""
 WORDS = frozenset("async nash online reward server distillation".split())
-"""What TRL writes as a word where it names a method; everything else is letters."""
+"""Parts of a method's name that TRL writes as words. The others are initials."""
 RL_ABILITIES = ("_calculate_rewards", "reward_funcs")
 RL_NAMES, SFT_NAMES = ("GRPOTrainer", "RLOOTrainer", "PPOTrainer"), ("SFTTrainer",)
 
@@ -34,8 +34,8 @@ def kind_of(trainer: object) -> str | None:
 
 
 def method_of(trainer: object) -> str | None:
-    """GRPO, RLOO, SFT, DPO …: what TRL calls the nearest class that it knows. None where it knows none, as for a plain
-    `Trainer` and what hosts derive from it."""
+    """GRPO, RLOO, SFT, DPO and so on: TRL's name for the nearest base class that it knows. None if it knows none, as
+    with a plain `Trainer` and what hosts derive from it."""
     bases = type(trainer).__mro__
     known = (found for base in bases if (found := _method(base)))
     similar = (name for base in bases for name in RL_NAMES + SFT_NAMES if base.__name__.endswith(name))

@@ -1,7 +1,7 @@
-"""What the trainer's log rows may add to a step: only figures that the step lacks.
+"""What the trainer's log rows add to a step: only figures that the step lacks.
 
-A row is not a step's own: transformers averages its loss over the steps since the row before, and replaces a NaN by the
-mean of the good values (`logging_nan_inf_filter`).
+A row does not belong to one step: transformers averages its loss over the steps since the row before, and replaces a
+NaN by the mean of the good values (`logging_nan_inf_filter`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ OF_EVERY_TRAINER = ("loss", "grad_norm", "learning_rate")
 
 
 class LogRows:
-    """The rows of one training. It follows the steps as they are translated, on the same thread as they are.
+    """The rows of one training. It follows the translated steps, on the translator's thread.
 
     Args:
-        translate: log keys to figures.
-        everything: whether every key counts, for a trainer whose rows are all that it says.
+        translate: turns the values of log keys into figures.
+        everything: whether every key counts, for a trainer that has no other figures than its rows.
         nan_filter: the trainer's `logging_nan_inf_filter`.
     """
 
@@ -36,7 +36,7 @@ class LogRows:
         self._loss_is_spoilt = False
 
     def capture(self, row: Mapping[str, Any], number: int) -> RowCapture | None:
-        """What this row, which was logged after the step of that number, may add. None where that is nothing."""
+        """The capture of a row that was logged after the step of this number. None if it can add nothing."""
         kept = row if self.everything else {key: row[key] for key in OF_EVERY_TRAINER if key in row}
         return RowCapture(self, number, dict(kept)) if kept else None
 
@@ -47,7 +47,7 @@ class LogRows:
         self._check_norm(step)
 
     def addition(self, row: Mapping[str, Any], number: int) -> Step | None:
-        """The figures of the row that its step has not. None where that step is not the latest that was translated."""
+        """The figures of the row that its step lacks. None if that step is not the latest one that was translated."""
         if self._step is None or self._step.number != number:
             return None
         step = self._translate(row)
@@ -60,12 +60,13 @@ class LogRows:
         return step
 
     def _check_norm(self, step: Step) -> None:
-        """Another process's NaN shows in the common gradient only, and the filter hides it from the row's loss."""
+        """Notes a NaN of another process. It shows only in the common gradient, and the filter hides it from the row's
+        loss."""
         self._loss_is_spoilt |= self._nan_filter and _is_broken(number(step.grad_norm))
 
     def _check_loss(self, step: Step) -> None:
-        """Drops the loss of an interval that had a NaN in it. Without the filter transformers never gets rid of it: the
-        sum that it means to empty stays NaN, so that the rows are NaN from then on."""
+        """Drops the loss of an interval that had a NaN in it. Without the filter, transformers never gets rid of the
+        NaN: the sum that it means to empty stays NaN, and so do all later rows."""
         loss = number(getattr(step, "loss", None))
         if self._loss_is_spoilt and loss is not None:
             step.loss = None  # type: ignore[union-attr]

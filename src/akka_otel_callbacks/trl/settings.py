@@ -24,12 +24,12 @@ NO_HYPERPARAMETERS = frozenset(
     _n_gpu __cached__setup_devices deepspeed_plugin distributed_state use_cpu no_cuda use_mps_device
     """.split()
 )
-"""Arguments of transformers that say nothing of what a run learns, beside those that any engine may have."""
+"""Arguments of transformers that do not change what a run learns, beside those that any engine may have."""
 TOKEN = "_token"
 
 
 def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: str | None) -> dict[Attribute, Any]:
-    """The identity as TRL's configuration gives it. None for what it does not say."""
+    """What TRL's configuration says of the run, by attribute. None for what it does not say."""
     model = getattr(trainer, "model", None)
     adapter = adapter_of(model)
     return {
@@ -45,19 +45,19 @@ def engine_attributes(trainer: Trainer | None, args: TrainingArguments, kind: st
 
 
 def _name(args: TrainingArguments) -> str | None:
-    """None where transformers up to 4.57 puts the output folder in the name's place."""
+    """The run's name. None if it is the output folder, which transformers up to 4.57 puts in its place."""
     name = getattr(args, "run_name", None)
     return None if name == args.output_dir else run_name(name)
 
 
 def _base_model(model: Any, adapter: Any) -> str | None:
-    """What the model was loaded from, or what its adapter was made for."""
+    """The model that was loaded, or the one that its adapter was made for."""
     loaded = model_name(getattr(getattr(model, "config", None), "_name_or_path", None))
     return loaded or model_name(getattr(adapter, "base_model_name_or_path", None))
 
 
 def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
-    """GRPO, GSPO, RLOO, SFT, DPO …. None for a trainer that is none of TRL's."""
+    """GRPO, GSPO, RLOO, SFT, DPO and so on. None for a trainer that is not TRL's."""
     name = method_of(trainer)
     if name == "GRPO" and getattr(args, "importance_sampling_level", "token") == "sequence":
         return "GSPO"  # TRL has GSPO as this setting of GRPO
@@ -65,7 +65,7 @@ def method(trainer: Trainer | None, args: TrainingArguments) -> str | None:
 
 
 def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: Any) -> dict[str, Any]:
-    """What the settings' hash is taken over: arguments, method, reward functions' names and adapter."""
+    """The settings that are hashed: arguments, method, names of the reward functions, and adapter."""
     # transformers hides every `…_token`, those that a text ends with among them; what is secret is left out here.
     said = {
         name: getattr(args, name, value) if name.endswith(TOKEN) else value for name, value in args.to_dict().items()
@@ -79,7 +79,7 @@ def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: A
 
 
 def adapter_of(model: Any) -> Any:
-    """The configuration of the active PEFT adapter, None without one."""
+    """The configuration of the active PEFT adapter. None if there is none."""
     adapters = getattr(model, "peft_config", None)
     if not isinstance(adapters, Mapping) or not adapters:
         return None

@@ -1,4 +1,4 @@
-"""TRL's log keys, of every version, and the shared figure that each one is."""
+"""TRL's log keys, of every version, and the figure that each of them stands for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep, SFTStep
 
 Reduce = Callable[[list[float]], "float | None"]
 Values = Mapping[str, Any]
-"""By key: the value of a log row, or the list of values that a step appended."""
+"""By key, the value in a log row, or the list of values that a step added."""
 Counts = Mapping[str, "Sequence[float] | None"]
 """By what is counted, its number in each micro-batch of the step. None where that is not known."""
 TOKENS, RATIOS, LABELS = "tokens", "ratios", "labels"
@@ -28,7 +28,7 @@ class Key(LogKey):
 
     reduce: Reduce = mean
     of: str | None = None
-    """What the value of a micro-batch is a mean over. The step's mean is weighted by their number where known."""
+    """What the value of a micro-batch is a mean over. The step's mean is weighted by their number, if it is known."""
 
 
 RL_KEYS = (
@@ -64,7 +64,7 @@ SFT_KEYS = (
 TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped_ratio"
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
 PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
-"""What OnlineDPO and its like log under `rewards/`: implicit rewards of a policy, by no reward function."""
+"""What trainers such as OnlineDPO log under `rewards/`: implicit rewards of a policy, which no reward function gave."""
 UPDATE_KEYS = frozenset({key.key for key in RL_KEYS} | {TERMINATED, CLIPPED, TOOL_CALLS, TOOL_FAILURES})
 """All that `update_step` reads."""
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
@@ -72,11 +72,11 @@ EVAL = "eval"
 
 
 def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
-    """The figures of a log row, or of a step's new values, of which only TRL knows the rewards.
+    """The figures of a log row, or of a step's new values. The rewards are those that TRL logged.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.
-        weights: the reward functions' weights by name, 1 where not given.
+        weights: the reward functions' weights by name. A missing one is 1.
     """
     step = update_step(values)
     set_logged_rewards(step, values, weights or {})
@@ -84,10 +84,10 @@ def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLSte
 
 
 def update_step(values: Values, counts: Counts | None = None) -> RLStep:
-    """The same without the figures of rewards.
+    """The same as `rl_step`, without the rewards.
 
     Args:
-        values: as of `rl_step`.
+        values: the same as for `rl_step`.
         counts: `TOKENS` that the loss counts, and probability `RATIOS`, of each micro-batch.
     """
     step = _fill(RLStep(), RL_KEYS, values, counts or {})
@@ -104,7 +104,7 @@ def set_logged_rewards(step: RLStep, values: Values, weights: Mapping[str, float
 
 
 def sft_step(values: Values, labels: Sequence[float] | None = None) -> SFTStep:
-    """The figures of a log row, or of a step's new values, of SFT and of whatever else logs the same names.
+    """The figures of a log row, or of a step's new values, of SFT and of other trainers that log the same keys.
 
     Args:
         values: numbers or lists of numbers by TRL's key; anything else in it is left out.
@@ -125,13 +125,13 @@ def sft_evaluation(metrics: Values) -> SFTStep:
 
 
 def _of_set(metrics: Values, value: float | None) -> Any:
-    """The value as a step's field has it: by the set's name, or alone if the set has no name."""
+    """The value in the form of a step's field: by the set's name, or alone if the set has no name."""
     name = eval_set(metrics)
     return value if name is None or value is None else {name: value}
 
 
 def eval_loss(metrics: Values) -> float | None:
-    """The loss of one evaluation: `eval_loss`, or `eval_<set>_loss` where the evaluation set has a name."""
+    """The loss of one evaluation: `eval_loss`, or `eval_<set>_loss` if the evaluation set has a name."""
     return number(metrics.get(f"{_eval_prefix(metrics)}_loss"))
 
 
@@ -141,7 +141,7 @@ def eval_reward(metrics: Values) -> float | None:
 
 
 def eval_set(metrics: Values) -> str | None:
-    """The name of the set that was evaluated. None where it has none."""
+    """The name of the set that was evaluated. None if it has none."""
     prefix = _eval_prefix(metrics)
     return None if prefix == EVAL else prefix.removeprefix(f"{EVAL}_")
 
@@ -151,8 +151,8 @@ def eval_runtime_s(metrics: Values) -> float | None:
 
 
 def _eval_prefix(metrics: Values) -> str:
-    """`eval`, `eval_<set>` or another that the user chose. Every key begins with it, those of the user's own metrics
-    too (`eval_<set>_nll_runtime`), so that of all keys with that ending the trainer's own is the shortest."""
+    """`eval`, `eval_<set>` or another prefix that the user chose. Every key begins with it, also those of the user's
+    own metrics (`eval_<set>_nll_runtime`), so the trainer's own key is the shortest with its ending."""
     for ending in ("_samples_per_second", "_runtime", "_loss"):
         if endings := [str(key) for key in metrics if str(key).endswith(ending)]:
             return min(endings, key=len).removesuffix(ending)
@@ -164,7 +164,8 @@ def is_evaluation(row: Values) -> bool:
 
 
 def is_summary(row: Values) -> bool:
-    """The row at the end of a training. `train_runtime` is no proof of it: some settings add that to every row."""
+    """Whether this is the row at the end of a training. `train_runtime` does not tell, because some settings add it to
+    every row."""
     return "train_loss" in row
 
 
@@ -196,8 +197,8 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _terminated(values: Values) -> float | None:
-    """The mean over the step's generations, each by its share of completions that ended. TRL writes 0 where all of a
-    generation were truncated; a completion that ended has at least its EOS, so that a 0 is never a length."""
+    """The mean over the step's generations, each weighted by its share of completions that ended. TRL writes 0 if all
+    of a generation were truncated. A completion that ended has at least its EOS, so a 0 is never a length."""
     lengths, clipped = _numbers(values.get(TERMINATED, ())), _numbers(values.get(CLIPPED, ()))
     if len(lengths) < 2 or len(lengths) != len(clipped):
         return mean([length for length in lengths if length != 0])
@@ -207,8 +208,8 @@ def _terminated(values: Values) -> float | None:
 
 
 def _set_tools(step: RLStep, values: Values) -> None:
-    """From the step's generations, each with its calls in the mean and the share of them that failed. TRL writes 0 for
-    a generation without a call."""
+    """Sets the figures of tools from the step's generations. Each has its mean number of calls and the share of them
+    that failed. TRL writes 0 for a generation without a call."""
     calls, shares = _numbers(values.get(TOOL_CALLS, ())), _numbers(values.get(TOOL_FAILURES, ()))
     known = len(calls) == len(shares)
     set_tools(step, calls, [call * share for call, share in zip(calls, shares, strict=True)] if known else None)
