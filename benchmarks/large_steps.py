@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import stand_in
+from benchmarks.contender import compute
 from benchmarks.sink import Sink, sink
-from benchmarks.step_cost import compute, target
+from benchmarks.step_cost import target
 
 SIZES = ((32, 3), (64, 3), (128, 3), (256, 8), (512, 4), (1024, 4), (2048, 4), (4096, 8), (8192, 4))
 STEPS = 10

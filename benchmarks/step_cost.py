@@ -1,39 +1,32 @@
 """What one GRPO step's telemetry costs, beside other loggers: the training thread's time, and the CPU of all threads.
 
-`python -m benchmarks.step_cost` runs every logger in turn, a batch of steps each, in one process, and takes the same
-steps without any logger as zero. A step has all its events, four micro-batches, 32 rollouts with three reward terms,
-and a log row of 28 keys. Half of a batch runs back to back. In the other half the process computes without the
-interpreter between two steps, as a training does: other threads run, and what the step needs is in no cache any more.
-At the end of a batch ours exports what it has. Ours publishes all figures of the step and both histograms; the others
-take the row's 28 scalars, and the bare gauges are not even exported. What a logger does in a process of its own (wandb)
-is not counted. Loggers that are not installed are left out and named.
+`python -m benchmarks.step_cost` runs every logger in turn, a batch of steps each, and takes the same steps without any
+logger as zero. Each has a process of its own, as in a training that has it alone: what its threads do is counted as its
+own, and as nobody else's. A step has all its events, four micro-batches, 32 rollouts with three reward terms, and a log
+row of 28 keys. Half of a batch runs back to back. In the other half the process computes without the interpreter
+between two steps, as a training does: other threads run, and what the step needs is in no cache any more. At the end of
+a batch ours exports what it has. Ours publishes all figures of the step and both histograms; the others take the row's
+28 scalars, and the bare gauges are not even exported. What a logger does in a further process (wandb) is not counted.
+Loggers that are not installed are left out and named.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import hashlib
-import logging
+import multiprocessing
 import statistics
 import sys
 import tempfile
-import time
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from transformers import TrainerCallback
-
-from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from benchmarks import stand_in
-from benchmarks.loggers import GAUGES, LOGGERS, OURS, OURS_OTLP, TENSORBOARD, RowLogger
+from benchmarks.contender import BATCH, NOTHING, Turn, contend
+from benchmarks.loggers import GAUGES, LOGGERS, OURS, OURS_OTLP, TENSORBOARD
 
-BATCH = 100
-COMPUTE = bytes(5_000_000)
-SETTLE_S = 0.05
+SLOW_BATCH = 4
 SLOW_US = 1e3
 """A logger whose steps mostly take longer gets fewer of them in a turn. By the mean, a machine that stops a thread now
 and then would make every logger a slow one."""
@@ -62,80 +55,73 @@ class Figures(NamedTuple):
     """Of all threads."""
 
 
-class Contender:
-    """One logger with a trainer of its own, and the times of its steps."""
+class Turns:
+    """Those that a contender had so far."""
 
-    def __init__(self, name: str, callback: TrainerCallback | None, folder: Path) -> None:
-        self.name, self.trainer = name, stand_in.own_class()(folder)
-        self.callbacks = [] if callback is None else [callback]
-        self.forget()
-        for found in self.callbacks:
-            if hasattr(found, "attach"):
-                found.attach(self.trainer)
-            if not isinstance(found, RowLogger) and name != TENSORBOARD:
-                stand_in.begin(self.trainer, [found])
+    def __init__(self) -> None:
+        self._turns: list[Turn] = []
 
-    def forget(self) -> None:
-        self.spent_s = 0.0
-        self.microseconds: list[float] = []
-        self.cold_microseconds: list[float] = []
-        self.cpu_microseconds: list[float] = []
+    def add(self, turn: Turn) -> None:
+        self._turns.append(turn)
 
-    def turn(self) -> None:
-        """A batch of steps, and what the logger's own threads do with it, so that the next one has the machine."""
-        is_slow = bool(self.microseconds) and statistics.median(self.microseconds) > SLOW_US
-        steps = 2 if is_slow else BATCH // 2
-        cpu_s, computing_s = time.process_time(), 0.0
-        self.microseconds += [self._step_us() for _ in range(steps)]
-        for _ in range(steps):
-            computing_s += compute()
-            self.cold_microseconds.append(self._step_us())
-        for callback in self.callbacks:
-            if isinstance(callback, AkkaTelemetryCallback):
-                assert callback.telemetry is not None
-                assert callback.telemetry.flush(60)
-        time.sleep(SETTLE_S)
-        self.cpu_microseconds.append((time.process_time() - cpu_s - computing_s) / steps / 2 * 1e6)
+    def spent_s(self) -> float:
+        return (sum(self._all("warm_us")) + sum(self._all("cold_us"))) / 1e6
 
-    def _step_us(self) -> float:
-        start = time.perf_counter()
-        stand_in.step(self.trainer, self.callbacks)
-        took_s = time.perf_counter() - start
-        self.spent_s += took_s
-        return took_s * 1e6
+    def next_batch(self) -> int:
+        """How many steps the next one has."""
+        is_slow = bool(self._turns) and statistics.median(self._all("warm_us")) > SLOW_US
+        return SLOW_BATCH if is_slow else BATCH
 
-    def figures(self, zero: Contender) -> Figures:
-        none_us = statistics.median(zero.microseconds)
+    def figures(self, zero: Turns) -> Figures:
+        """What is above the steps without a logger."""
+        warm_us, none_us = self._all("warm_us"), statistics.median(zero._all("warm_us"))
         return Figures(
-            statistics.median(self.microseconds) - none_us,
-            statistics.quantiles(self.microseconds, n=10)[-1] - none_us,
-            statistics.median(self.cold_microseconds) - statistics.median(zero.cold_microseconds),
-            statistics.median(self.cpu_microseconds) - statistics.median(zero.cpu_microseconds),
+            statistics.median(warm_us) - none_us,
+            statistics.quantiles(warm_us, n=10)[-1] - none_us,
+            statistics.median(self._all("cold_us")) - statistics.median(zero._all("cold_us")),
+            self._cpu_us() - zero._cpu_us(),
         )
 
+    def _all(self, part: str) -> list[float]:
+        return [us for turn in self._turns for us in getattr(turn, part)]
 
-def compute() -> float:
-    """Some milliseconds in which other threads have the interpreter; returns this thread's CPU time."""
-    cpu_s = time.thread_time()
-    hashlib.sha256(COMPUTE).digest()
-    return time.thread_time() - cpu_s
+    def _cpu_us(self) -> float:
+        return statistics.median(turn.cpu_us for turn in self._turns)
 
 
-def measure(contenders: list[Contender], turns: int, seconds_each: float) -> dict[str, Figures]:
+class Seat:
+    """A contender's process, as it is seen from outside.
+
+    Raises:
+        ImportError: the logger is not installed.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self.name, self.turns = name, Turns()
+        self._pipe, theirs = processes.Pipe()
+        self._process = processes.Process(target=contend, args=(name, folder, theirs))
+        self._process.start()
+        theirs.close()
+        if (error := self._pipe.recv()) is not None:
+            raise error
+
+    def take_turn(self) -> None:
+        self._pipe.send(self.turns.next_batch())
+        self.turns.add(self._pipe.recv())
+
+    def leave(self) -> None:
+        self._pipe.send(0)
+        self._process.join()
+
+
+def measure(seats: list[Seat], turns: int, seconds_each: float) -> dict[str, Figures]:
     """Takes turns, so that what the machine does meanwhile meets all of them, and the first contender as zero."""
-    for contender in contenders:
-        contender.turn()
-        contender.forget()
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(turns):
-            for contender in contenders:
-                if contender.spent_s < seconds_each:
-                    contender.turn()
-    finally:
-        gc.enable()
-    return {contender.name: contender.figures(contenders[0]) for contender in contenders[1:]}
+    for _ in range(turns):
+        for seat in seats:
+            if seat.turns.spent_s() < seconds_each:
+                seat.take_turn()
+    return {seat.name: seat.turns.figures(seats[0].turns) for seat in seats[1:]}
 
 
 def main() -> None:
@@ -143,24 +129,22 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=16, help=f"turns of each logger, of {BATCH} steps")
     parser.add_argument("--seconds", type=float, default=5.0, help="time of each logger, at most")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
 
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        contenders = [Contender("no logger", None, root / "nothing")]
-        for number, (name, logger) in enumerate(LOGGERS.items()):
+        seats: list[Seat] = []
+        for number, name in enumerate((NOTHING, *LOGGERS)):
             folder = root / str(number)
             folder.mkdir()
             try:
-                callback = stack.enter_context(logger(folder))
+                seats.append(Seat(name, folder))
             except ImportError as error:
                 if name == OURS:
                     raise
                 print(f"left out: {name} ({error})")
                 continue
-            contenders.append(Contender(name, callback, folder))
-        figures = measure(contenders, options.turns, options.seconds)
+            stack.callback(seats[-1].leave)
+        figures = measure(seats, options.turns, options.seconds)
     show(figures)
 
 

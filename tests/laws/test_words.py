@@ -43,7 +43,7 @@ OTHERWISE = {
     "report.page": {"values"},
     "report.rl_panels": {"reward", "truncated"},
     "report.rules": {"gpu", "reward"},
-    "trl.attach": {"train"},  # a method
+    "trl.running": {"train"},  # a method
     "trl.callback": {"optimizer"},  # an argument of transformers' events
     "trl.loop": {"train", "optimizer"},  # TRL's buffers and attributes
     "trl.settings": {"adapter"},

@@ -129,8 +129,8 @@ def test_gpus_that_are_given_are_off_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_without_telemetry_nothing_is_tapped(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from akka_otel_callbacks.trl import attach
+    from akka_otel_callbacks.trl import taps
 
     monkeypatch.setenv("AKKA_OTEL_DISABLE", "1")
-    monkeypatch.setattr(attach, "_tap_own", lambda *args: pytest.fail("a class was touched"))
+    monkeypatch.setattr(taps, "_tap_own", lambda *args: pytest.fail("a class was touched"))
     sft(tiny_model, [AkkaTelemetryCallback()], max_steps=1).train()

@@ -22,7 +22,7 @@ from transformers import Trainer, TrainerCallback
 from akka_otel_callbacks.common import guard
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import TelemetryInMemory, telemetry_in_memory
-from akka_otel_callbacks.trl import AkkaTelemetryCallback, attach, session
+from akka_otel_callbacks.trl import AkkaTelemetryCallback, running, session, taps
 from tests.support.otlp_sink import otlp_sink
 from tests.trl.runs import parameters_of
 from tests.trl.trainings import online, sft
@@ -38,11 +38,11 @@ def memory() -> Iterator[TelemetryInMemory]:
         yield opened
     assert not guard.failures
     assert listened_to() == before, "nobody listens after the last training"
-    assert attach._running == ()
+    assert running._running == ()
 
 
 def listened_to() -> dict[str, dict[int, Any]]:
-    return {name: dict(hearers) for name, hearers in attach._all_hearers.items() if hearers}
+    return {name: dict(hearers) for name, hearers in taps._all_hearers.items() if hearers}
 
 
 def ours(memory: TelemetryInMemory, **options: Any) -> AkkaTelemetryCallback:
@@ -489,7 +489,7 @@ def test_a_callback_that_leaves_in_the_middle(
     else:
         trainer.train()
     assert heard[:4] == [0, 0, 1, 1]
-    assert len(heard) - 4 < attach.ASKED_EVERY, "nothing piles up"
+    assert len(heard) - 4 < taps.ASKED_EVERY, "nothing piles up"
     assert memory.latest(COUNT) == 2
     assert callback.telemetry is None
     assert len(jobs(memory)) == 1

@@ -12,9 +12,9 @@ from transformers import Trainer, TrainerCallback
 
 from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.guard import guarded, report
-from akka_otel_callbacks.trl.attach import find_trainer, running, tap_train
 from akka_otel_callbacks.trl.evaluation import publish, with_logged
 from akka_otel_callbacks.trl.handed import Handed, said
+from akka_otel_callbacks.trl.running import find_trainer, running, tap_train
 from akka_otel_callbacks.trl.session import Options, Session
 from akka_otel_callbacks.trl.training import Training, attempt_of
 

@@ -13,9 +13,9 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.points import NO_ATTRIBUTES, Attributes
 from akka_otel_callbacks.common.vocabulary.source import Constant
-from akka_otel_callbacks.trl.attach import Arguments, Listener
 from akka_otel_callbacks.trl.kinds import RL, kind_of
 from akka_otel_callbacks.trl.loop import EVAL, TranslatedStep
+from akka_otel_callbacks.trl.taps import Arguments, Listener
 from akka_otel_callbacks.trl.vocabulary import (
     eval_loss,
     eval_reward,

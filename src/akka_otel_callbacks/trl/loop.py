@@ -15,11 +15,11 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_count, memory_account
-from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
 from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Efficiency
 from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.new_values import mark
+from akka_otel_callbacks.trl.taps import Arguments, Hook, Listener, OftenHook
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Loop(Generic[CaptureT]):
     def begin_step(self) -> None:
         """A step whose accumulation the end of an epoch cut short begins again: the gradient is kept, and so are the
         figures of the micro-batches that it is from."""
-        self._memory_begins()
+        if self._memory_begins is not None:
+            self._memory_begins()
         if self._in_step:
             self.step.go_on(perf_counter())
         else:
@@ -115,7 +116,8 @@ class Loop(Generic[CaptureT]):
 
     def gradients_ready(self, optimizer: Any) -> None:
         self.step.gradients = perf_counter()
-        self._memory_of_gradients()
+        if self._memory_of_gradients is not None:
+            self._memory_of_gradients()
         if optimizer is not None:
             self.step.learning_rate = copied(optimizer.param_groups[0]["lr"])
 
@@ -132,7 +134,8 @@ class Loop(Generic[CaptureT]):
         step.epoch = state.epoch if self._counts_epochs else None
         self._mark()
         step.marks, self._marks = self._marks, self._marks[-1:]
-        step.memory = self._memory_ends()
+        if self._memory_ends is not None:
+            step.memory = self._memory_ends()
         self._ended(state)
         self._emit(step, step=True)
         return True
@@ -188,9 +191,9 @@ class Loop(Generic[CaptureT]):
         """Guarded apart from the rest: if the memory fails, a step still has its clock. Without parts, as in a job of
         several GPUs, there is something to do at a step's end only."""
         account = self._memory
-        self._memory_begins = guarded(account.begin_step) if account.has_parts else _nothing
-        self._memory_of_gradients = guarded(account.before_optimizer_step) if account.has_parts else _nothing
-        self._memory_ends = guarded(account.end_step) if account.has_devices else _nothing
+        self._memory_begins = guarded(account.begin_step) if account.has_parts else None
+        self._memory_of_gradients = guarded(account.before_optimizer_step) if account.has_parts else None
+        self._memory_ends = guarded(account.end_step) if account.has_devices else None
         models = [getattr(trainer, name, None) for name in ("model", "ref_model")]
         guarded(account.watch)([model for model in models if model is not None], getattr(trainer, "optimizer", None))
 
@@ -198,15 +201,21 @@ class Loop(Generic[CaptureT]):
         self._has_buffers = _training_buffers(trainer) is not None
         if not self._has_buffers:
             self.missing.append("_metrics")
-        self._wrap(trainer, "training_step", self._stepped, often=True)
-        self._listener.after(*self._grad_norm_source(trainer), self._normed, often=True)
+        self._wrap_often(trainer, "training_step", self._stepped)
+        self._listener.after_often(*self._grad_norm_source(trainer), self._normed)
 
     def _wrap(self, trainer: Trainer | None, name: str, hook: Hook, **options: Any) -> bool:
         """Hears a method. The options are those of `Listener.after`."""
-        if self._listener.after(trainer, name, hook, **options):
-            return True
-        self.missing.append(name)
-        return False
+        return self._is_heard(name, self._listener.after(trainer, name, hook, **options))
+
+    def _wrap_often(self, trainer: Trainer | None, name: str, hook: OftenHook) -> bool:
+        """Hears a method of each micro-batch."""
+        return self._is_heard(name, self._listener.after_often(trainer, name, hook))
+
+    def _is_heard(self, name: str, heard: bool) -> bool:
+        if not heard:
+            self.missing.append(name)
+        return heard
 
     @staticmethod
     def _grad_norm_source(trainer: Trainer | None) -> tuple[Any, str]:
@@ -215,16 +224,13 @@ class Loop(Generic[CaptureT]):
             return trainer, "_get_grad_norm"
         return getattr(trainer, "accelerator", None), "clip_grad_norm_"
 
-    def _normed(self, norm: Any, args: Arguments, seconds: float) -> None:
+    def _normed(self, norm: Any, args: Arguments) -> None:
         # Sharded, it counts as none: only a collective could read it, as the trainer's log does.
         self.step.grad_norm = norm
 
-    def _stepped(self, loss: Any, args: Arguments, seconds: float) -> None:
+    def _stepped(self, loss: Any, args: Arguments) -> None:
         """One micro-batch of the update."""
         self.step.losses.append(copied(loss))
-
-
-def _nothing() -> None: ...
 
 
 def has_length(dataset: Any) -> bool:

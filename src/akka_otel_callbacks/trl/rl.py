@@ -14,12 +14,12 @@ from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinc
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep
-from akka_otel_callbacks.trl.attach import Arguments, argument
 from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, TranslatedStep, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
 from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, calls_of, tap_regions, values_held
+from akka_otel_callbacks.trl.taps import Arguments, argument
 from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, UPDATE_KEYS, rl_step, set_logged_rewards, update_step
 
 if TYPE_CHECKING:
@@ -35,16 +35,18 @@ COMPLETION_IDS_ARGUMENT = 4, "completion_ids_list"
 
 
 class Trained(NamedTuple):
-    """What one micro-batch of an update was made of. The masks are counted later, where nothing waits for it."""
+    """What one micro-batch of an update was made of. It is counted later, where nothing waits for it."""
 
-    prompt_positions: int
-    completion_positions: int
+    prompts: Any
+    """Token IDs [rollouts, positions]."""
     mask: Any
-    """Of the completions' tokens."""
+    """Of the completions' tokens [rollouts, positions]."""
     own: Any
     """Of those that the model generated itself, where there are tools."""
-    accumulated: float
-    """How many micro-batches its loss is divided by."""
+
+    def is_known(self) -> bool:
+        """Whether it is what TRL is known to hand over."""
+        return hasattr(self.prompts, "numel") and hasattr(self.mask, "numel")
 
     def tokens(self) -> Any:
         """How many the loss counts."""
@@ -66,7 +68,7 @@ class Setting:
 class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
-    __slots__ = "batches", "generation_s", "graded", "lengths", "reward_s", "scores", "setting", "timed", "tokens"
+    __slots__ = tuple("accumulated batches generation_s graded lengths reward_s scores setting timed tokens".split())
 
     setting: Setting
     lengths: list[int]
@@ -76,8 +78,10 @@ class RLCapture(StepCapture):
     moment."""
     graded: list[Batch]
     """Per scoring, what it took."""
-    batches: list[tuple[int, int, Any, Any, float]]
+    batches: list[tuple[Any, Any, Any]]
     """The fields of a `Trained` each: a plain tuple takes the training thread a tenth of the time."""
+    accumulated: float
+    """How many micro-batches a loss is divided by."""
     generation_s: float | None
     reward_s: float | None
     timed: bool
@@ -90,26 +94,23 @@ class RLCapture(StepCapture):
         self.setting = setting
         self.lengths, self.scores, self.graded, self.batches = [], [], [], []
         self.generation_s = self.reward_s = None
-        self.timed, self.tokens = True, 0
+        self.accumulated, self.timed, self.tokens = 1, True, 0
 
     @property
     def values_held(self) -> int:
         """A number of Python's takes about the memory of four positions of a mask."""
-        held = 0
-        for _, completion_positions, *_ in self.batches:
-            held += completion_positions
-        held //= 4
+        held = positions(self._updated()).tokens // 4
         for graded in self.graded:
             held += values_held(graded)
         return len(self.lengths) * (1 + len(self.setting.terms)) + held
 
     def deliver(self, recorder: Recorder) -> None:
-        given, updated = self._scores(), [*map(Trained._make, self.batches)]
+        given, updated = self._scores(), self._updated()
         values = self.values(UPDATE_KEYS if given else None)
         step = self.complete(update_step(values, self._counts(updated)))
         losses = values.get("policy_loss")
         if isinstance(losses, list) and len(losses) == len(updated):
-            step.policy_loss = sum(map(self._share_of_loss, losses, updated))
+            step.policy_loss = sum(losses) / (1 if self.setting.losses_add_up else self.accumulated)
         step.timing_s = phases(step.duration_s if self.timed else None, self.generation_s, self.reward_s)
         self.set_mfu(step, positions(updated), step.timing_s[Phase.UPDATE_ACTOR])
         if given:
@@ -132,8 +133,10 @@ class RLCapture(StepCapture):
             if getattr(scores, "ndim", 0) == 2 and scores.size(1) == terms
         ]
 
-    def _share_of_loss(self, loss: float, batch: Trained) -> float:
-        return loss if self.setting.losses_add_up else loss / batch.accumulated
+    def _updated(self) -> list[Trained]:
+        """For anything else than what is known no figure is computed."""
+        batches = [*map(Trained._make, self.batches)]
+        return batches if all(batch.is_known() for batch in batches) else []
 
     def _counts(self, updated: Sequence[Trained]) -> dict[str, Sequence[float] | None]:
         """What its figures are weighted with. Of one micro-batch nothing needs to be."""
@@ -172,7 +175,7 @@ class RLLoop(Loop[RLCapture]):
         if not tap_regions():
             self.missing.append(REGION)
         self._wrap(trainer, "_calculate_rewards", self._rewarded, before=self._scorings.begin)
-        self._wrap(trainer, "compute_loss", self._trained, often=True)
+        self._wrap_often(trainer, "compute_loss", self._trained)
         begin_generation = self._memory.begin_generation if self._memory.has_parts else None
         self._has_own_lengths = self._wrap(trainer, "_generate", self._completed, before=begin_generation)
         self.step = self._begun(None)
@@ -194,6 +197,8 @@ class RLLoop(Loop[RLCapture]):
     def _ended(self, state: TrainerState) -> None:
         seen = state.num_input_tokens_seen
         self.step.tokens, self._tokens_seen = seen - self._tokens_seen, seen
+        # Hosts have loops of their own, which may not say it.
+        self.step.accumulated = getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
         self.step.timed = self._has_own_lengths and "_generate" not in self._listener.uncalled
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
@@ -216,19 +221,16 @@ class RLLoop(Loop[RLCapture]):
             step.generation_s = (step.generation_s or 0.0) + seconds
             step.lengths += own_lengths(result)
 
-    def _trained(self, loss: Any, args: Arguments, seconds: float) -> None:
+    def _trained(self, loss: Any, args: Arguments) -> None:
         """One micro-batch of the update: `compute_loss(self, model, inputs)`."""
-        trainer = self._trainer_ref()
-        if trainer is None or not trainer.model.training:
-            return
         positional, named = args
         try:
+            if not positional[0].model.training:
+                return
             inputs: Any = positional[2] if len(positional) > 2 else named["inputs"]
-            prompts, mask, own = inputs["prompt_ids"], inputs["completion_mask"], inputs.get("tool_mask")
+            self.step.batches.append((inputs["prompt_ids"], inputs["completion_mask"], inputs.get("tool_mask")))
         except (LookupError, TypeError):  # not what TRL is known to hand over
             return
-        accumulated = getattr(trainer, "current_gradient_accumulation_steps", 1)  # hosts have loops of their own
-        self.step.batches.append((prompts.numel(), mask.numel(), mask, own, accumulated))
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
@@ -286,8 +288,8 @@ def phases(duration_s: float | None, generation_s: float | None, reward_s: float
 
 def positions(updated: Iterable[Trained]) -> Positions:
     """Of these the logits are needed for the completions."""
-    scored = sum(batch.completion_positions for batch in updated)
-    return Positions(sum(batch.prompt_positions for batch in updated) + scored, scored)
+    scored = sum(batch.mask.numel() for batch in updated)
+    return Positions(sum(batch.prompts.numel() for batch in updated) + scored, scored)
 
 
 def scored(

@@ -10,9 +10,9 @@ from akka_otel_callbacks.common.recording.pauses import CHECKPOINT
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary.names import CheckpointArtifactKind as ArtifactKind
 from akka_otel_callbacks.common.vocabulary.step import Step
-from akka_otel_callbacks.trl.attach import Arguments, Listener
 from akka_otel_callbacks.trl.loop import SAVE, TranslatedStep
 from akka_otel_callbacks.trl.settings import adapter_of
+from akka_otel_callbacks.trl.taps import Arguments, Listener
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments

@@ -19,11 +19,11 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.trl.accelerators import device_ids
-from akka_otel_callbacks.trl.attach import running, tap_train
 from akka_otel_callbacks.trl.efficiency import Efficiency, efficiency
 from akka_otel_callbacks.trl.handed import Handed
 from akka_otel_callbacks.trl.kinds import kind_of
 from akka_otel_callbacks.trl.loop import Loop
+from akka_otel_callbacks.trl.running import running, tap_train
 from akka_otel_callbacks.trl.settings import engine_attributes
 from akka_otel_callbacks.trl.training import Training
 

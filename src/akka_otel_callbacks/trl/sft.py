@@ -10,12 +10,12 @@ from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.recording.recorder import Recorder
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import SFTStep
-from akka_otel_callbacks.trl.attach import Arguments
 from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.dataset_rows import row_capture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop
 from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding, unpadded
+from akka_otel_callbacks.trl.taps import Arguments
 from akka_otel_callbacks.trl.vocabulary import sft_step
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class SFTLoop(Loop[SFTCapture]):
         while self._fetched_batches and not self._sees_training:
             self._take_batch()
 
-    def _stepped(self, loss: Any, args: Arguments, seconds: float) -> None:
-        super()._stepped(loss, args, seconds)
+    def _stepped(self, loss: Any, args: Arguments) -> None:
+        super()._stepped(loss, args)
         if self._fetched_batches:
             self._take_batch()
 

@@ -13,8 +13,8 @@ from akka_otel_callbacks.common.tracing.interval import Interval
 from akka_otel_callbacks.common.tracing.steps import StepSpans
 from akka_otel_callbacks.common.vocabulary.names import RlStepPhase, SftStepPhase
 from akka_otel_callbacks.common.vocabulary.step import SFTStep, Step
-from akka_otel_callbacks.trl.attach import Arguments, Hook, Listener
 from akka_otel_callbacks.trl.captures import StepCapture
+from akka_otel_callbacks.trl.taps import Arguments, Hook, Listener
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -98,12 +98,7 @@ class _Noting(Listener):
         hook: Hook,
         before: Callable[[], None] | None = None,
         failed: Callable[[BaseException, float], None] | None = None,
-        *,
-        often: bool = False,
     ) -> bool:
-        if often:
-            return super().after(owner, name, hook, before, failed, often=True)
-
         def noted(result: Any, arguments: Arguments, seconds: float) -> None:
             self._spans.note(name, seconds)
             hook(result, arguments, seconds)

@@ -23,15 +23,16 @@ from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
-from akka_otel_callbacks.trl.attach import Listener, Running, argument, running
 from akka_otel_callbacks.trl.evaluation import report, watch_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import Loop, Restart
 from akka_otel_callbacks.trl.rl import RLLoop
+from akka_otel_callbacks.trl.running import Running, running
 from akka_otel_callbacks.trl.saves import METHOD as SAVE_METHOD
 from akka_otel_callbacks.trl.saves import watch_saves
 from akka_otel_callbacks.trl.sft import SFTLoop
 from akka_otel_callbacks.trl.spans import Spans
+from akka_otel_callbacks.trl.taps import Listener, argument
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments

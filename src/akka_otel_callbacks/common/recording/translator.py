@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic_ns
 from typing import Protocol
 
 from akka_otel_callbacks.common.clock import MILLISECOND_NS, unix_ns
@@ -72,15 +73,18 @@ class Translator(threading.Thread):
     def add(self, capture: Capture, *, step: bool) -> None:
         """Queues a capture. It is all that the training thread does. For one that waits alone there is room in any
         case."""
-        if not self._queue:
+        waiting = len(self._queue)
+        if not waiting:
             self._room = 0
-        elif self._is_full(capture, step=step):
+        elif waiting >= self._room and self._is_full(waiting, capture, step=step):
             if step:
                 self._recorder.without_figures[Reason.OVERFLOW] += 1
             else:
                 self._amendments_dropped += 1
             return
-        self._append(capture, step)
+        self._queue.append((monotonic_ns(), capture, step))
+        if self._asleep:
+            self._ring()
 
     def waiting(self) -> int:
         """How many captures have not been translated yet."""
@@ -98,7 +102,7 @@ class Translator(threading.Thread):
         if not self._queue:
             return True
         mark = _Mark()
-        self._append(mark, False)
+        self._queue.append((monotonic_ns(), mark, False))
         self._ring()
         return mark.passed.wait(timeout_s)
 
@@ -153,9 +157,9 @@ class Translator(threading.Thread):
 
     @guarded
     def _translate(self, waiting: Waiting) -> None:
-        monotonic_ns, capture, completes = waiting
+        made_ns, capture, completes = waiting
         before = self._recorder.steps
-        self._recorder.reported_ns = unix_ns(monotonic_ns)
+        self._recorder.reported_ns = unix_ns(made_ns)
         try:
             capture.deliver(self._recorder)
         except Exception:
@@ -166,22 +170,17 @@ class Translator(threading.Thread):
             for loop in self._loops:
                 loop.step_reported()
 
-    def _append(self, capture: Capture, step: bool) -> None:
-        self._queue.append((time.monotonic_ns(), capture, step))
-        if self._asleep:
-            self._ring()
-
     def _ring(self) -> None:
         with suppress(RuntimeError):  # it was rung already
             self._bell.release()
 
-    def _is_full(self, capture: Capture, *, step: bool) -> bool:
+    def _is_full(self, waiting: int, capture: Capture, *, step: bool) -> bool:
         """Evaluations and the like, which are few and small, have as much room again."""
         if not step:
-            return len(self._queue) >= 2 * MOST_CAPTURES
+            return waiting >= 2 * MOST_CAPTURES
         if not self._room:
             self._room = min(MOST_CAPTURES, 1 + MOST_VALUES // max(1, getattr(capture, "values_held", 0)))
-        if len(self._queue) < self._room:
+        if waiting < self._room:
             return False
         self._room = 0  # counted anew: steps grow
         return True

@@ -1,8 +1,8 @@
-"""Finds the trainer, which no event hands over, and listens to methods of trainers.
+"""Listens to methods of trainers.
 
-The methods are tapped on their class, once and for good, and a tap asks at each call whether somebody listens to that
-very object. A wrap on the instance would be lost with a temporary trainer, copied with a trainer that is copied, stand
-in the way of a trainer that is pickled, and hide what somebody else patches on the class.
+They are tapped on their class, once and for good, and a tap asks at each call whether somebody listens to that very
+object. A wrap on the instance would be lost with a temporary trainer, copied with a trainer that is copied, stand in
+the way of a trainer that is pickled, and hide what somebody else patches on the class.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from akka_otel_callbacks.common.frames import variables
 from akka_otel_callbacks.common.guard import guarded, report
-
-if TYPE_CHECKING:
-    from transformers import Trainer, TrainerState
 
 Call = Callable[..., Any]
 
@@ -36,9 +32,10 @@ def argument(of: Arguments, at: int, name: str) -> Any:
     return positional[at] if len(positional) > at else named.get(name)
 
 
-Hook = Callable[[Any, Arguments, Any], None]
-"""Called after a tapped method with its result, its arguments and its duration in seconds. Of a method that is called
-often the duration is None."""
+Hook = Callable[[Any, Arguments, float], None]
+"""Called after a tapped method with its result, its arguments and its duration in seconds."""
+OftenHook = Callable[[Any, Arguments], None]
+"""Called after a method of each micro-batch with its result and its arguments."""
 ASKED_EVERY = 8
 """Of a method that is called often, the calls that pass from one question to its listener to the next. To ask at each
 call takes a tenth of what it costs to hear it."""
@@ -50,47 +47,7 @@ RETURN_EARLY = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect
 """Methods whose call returns before they have run: there is nothing to hear at its end."""
 
 _changing = threading.RLock()
-"""Held while taps, listeners or trainings are added and removed. Calls only read what is never changed in place."""
-_running: tuple[Running, ...] = ()
-
-
-def find_trainer(state: TrainerState | None = None) -> Trainer | None:
-    """The trainer that a state belongs to and that is in its `train`; else the one whose method is being called. The
-    latter is read from the callers' frames: while a trainer is made, and in an evaluation outside of a training, no
-    method that could be tapped before has handed it over."""
-    from transformers import Trainer
-
-    if (run := running(state)) is not None:
-        return run.trainer
-    return next((found for called in variables("self") if isinstance(found := called["self"], Trainer)), None)
-
-
-class Running:
-    """One call of a trainer's `train`, from its begin to its end.
-
-    Attributes:
-        arguments: what the innermost `train` of the trainer's classes was called with.
-        met: the callbacks that know of the call.
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.arguments: Arguments = (), {}
-        self.met: list[object] = []
-        self._ends: list[Callable[[BaseException | None], object]] = []
-
-    def when_ended(self, end: Callable[[BaseException | None], object]) -> None:
-        """An exception or Ctrl-C ends a training without an event: `end` is called at every end, with its cause."""
-        self._ends.append(guarded(end))
-
-    def end(self, error: BaseException | None) -> None:
-        for end in self._ends:
-            end(error)
-
-
-def running(state: TrainerState | None) -> Running | None:
-    """The training that a state belongs to."""
-    return next((run for run in _running if state is not None and getattr(run.trainer, "state", None) is state), None)
+"""Held while taps and listeners are added and removed. Calls only read what is never changed in place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,12 +58,13 @@ class _Entry:
     owner: weakref.ReferenceType[object]
     """It ends the entry with the owner, so that whoever gets its ID later is not heard in its place."""
     hears: Callable[[], bool]
-    after: Hook
-    often: bool
-    before: Callable[[], object] | None
-    failed: Callable[[BaseException, float], object] | None
-    inside: set[int]
+    after: Callable[..., None]
+    before: Callable[[], object] | None = None
+    failed: Callable[[BaseException, float], object] | None = None
+    inside: set[int] = field(default_factory=set)
     """The threads that are in a call."""
+    is_inside: bool = False
+    """Of a method that is called often: one thread does that."""
     unasked: int = 0
     """How many calls may pass before `hears` is asked again."""
     is_new: bool = True
@@ -133,7 +91,8 @@ def _hearers(name: str) -> _Hearers:
 
 
 class Listener:
-    """Hears the calls of methods, from the first `after` to `end`.
+    """Hears the calls of methods, from the first `after` to `end`. A method is heard by `after` or by `after_often`,
+    never by both.
 
     Args:
         hears: asked at each call, of a method that is called often at some calls. A listener that does not hear leaves
@@ -153,24 +112,34 @@ class Listener:
         hook: Hook,
         before: Callable[[], None] | None = None,
         failed: Callable[[BaseException, float], None] | None = None,
-        *,
-        often: bool = False,
     ) -> bool:
         """Calls `hook` after each call of `owner.name` that returns, `failed` with the exception and the seconds of
         each that raises, and `before` ahead of each. The call itself, its result and its exceptions pass unchanged,
         and a failing hook is reported, not raised. Of a call within a call, as of a method that a subclass extends,
-        only the outer one is heard. False where the owner has no such method.
-
-        Args:
-            often: for a method of each micro-batch. It is not timed, and a listener that hears no longer may be told of
-                a few more calls, unless another one listens.
-        """
-        if not callable(getattr(owner, name, None)) or not tap(type(owner), name):
+        only the outer one is heard. False where the owner has no such method."""
+        if not callable(getattr(owner, name, None)) or not tap(type(owner), name, _heard):
             return False
         guarded_failed = guarded(failed) if failed is not None else None
+        self._add(owner, name, hook, before, guarded_failed)
+        return True
+
+    def after_often(self, owner: object, name: str, hook: OftenHook) -> bool:
+        """The same for a method of each micro-batch, which one thread calls. It is not timed, and a listener that hears
+        no longer may be told of a few more calls, unless another one listens. False where the owner has no such method.
+        """
+        if not callable(getattr(owner, name, None)):
+            return False
+        # Each tap on the way costs. With a method of the instance's own nobody knows which class's it calls in turn.
+        first_only = name not in getattr(owner, "__dict__", {})
+        if not tap(type(owner), name, _heard_often, first_only=first_only):
+            return False
+        self._add(owner, name, hook)
+        return True
+
+    def _add(self, owner: object, name: str, *hooks: Any) -> None:
         key, hearers = id(owner), _hearers(name)
         watched = weakref.ref(owner, lambda _: hearers.pop(key, None))
-        entry = _Entry(self, watched, self.hears, hook, often, before, guarded_failed, set())
+        entry = _Entry(self, watched, self.hears, *hooks)
         with _changing:
             self._forget(key, name)
             self._own[key, name] = entry
@@ -179,7 +148,6 @@ class Listener:
                 other.unasked = 0
             hearers[key] = (*others, entry)
             self.uncalled.add(name)
-        return True
 
     def end(self) -> None:
         with _changing:
@@ -195,21 +163,18 @@ class Listener:
             hearers.pop(owner, None)
 
 
-def tap(owner: type, name: str) -> bool:
+def tap(owner: type, name: str, tapped: Callable[[Call, str], Call], *, first_only: bool = False) -> bool:
     """Taps the method on each class of the owner's that defines it, so that it is heard whichever of them is called.
     What somebody put in a tap's place since stays and is tapped in turn. False where no class has it in a form that
-    can be tapped."""
-    return _tap(owner, name, _heard)
+    can be tapped.
 
-
-def tap_train(owner: type) -> bool:
-    """Has each call of `train` be a `Running`."""
-    return _tap(owner, "train", _run)
-
-
-def _tap(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> bool:
+    Args:
+        tapped: makes the tap from the method and its name.
+        first_only: only where the calls of such an object's method begin.
+    """
+    classes = [base for base in owner.__mro__ if name in vars(base)]
     with _changing:
-        done = [_tap_own(base, name, tapped) for base in owner.__mro__ if name in vars(base)]
+        done = [_tap_own(base, name, tapped) for base in classes[: 1 if first_only else None]]
     return any(done)
 
 
@@ -244,8 +209,7 @@ def _unbound(method: Any) -> Call:
 
 
 def _heard(call: Call, name: str) -> Call:
-    """The method, which has whoever listens to its object hear of each call. A step calls it twice for each
-    micro-batch, so that all of it stands here: functions of its own would take a fifth more."""
+    """The method, which has whoever listens to its object hear of each call."""
     hearers = _hearers(name)
 
     def tap(*args: Any, **kwargs: Any) -> Any:
@@ -257,7 +221,7 @@ def _heard(call: Call, name: str) -> Call:
         for entry in entries:
             if thread in entry.inside:
                 return call(*args, **kwargs)
-            if entry.unasked or entry.hears():
+            if entry.hears():
                 break
         else:
             return call(*args, **kwargs)
@@ -270,20 +234,16 @@ def _heard(call: Call, name: str) -> Call:
             entry.is_new = False
             entry.listener.uncalled.discard(name)
         entry.inside.add(thread)
-        if entry.often:
-            entry.unasked, start = (entry.unasked or ASKED_EVERY) - 1, None
-        else:
-            start = perf_counter()
+        start = perf_counter()
         try:
-            # An empty dictionary that is unpacked takes as long as the clock.
-            result = call(*args, **kwargs) if kwargs else call(*args)
+            result = call(*args, **kwargs)
         except BaseException as error:
-            if entry.failed is not None and start is not None:
+            if entry.failed is not None:
                 entry.failed(error, perf_counter() - start)
             raise
         finally:
             entry.inside.discard(thread)
-        seconds = None if start is None else perf_counter() - start
+        seconds = perf_counter() - start
         try:
             entry.after(result, (args, kwargs), seconds)
         except Exception as error:  # noqa: BLE001 - nothing may reach the training
@@ -293,33 +253,40 @@ def _heard(call: Call, name: str) -> Call:
     return tap
 
 
-def _run(call: Call, name: str) -> Call:
+def _heard_often(call: Call, name: str) -> Call:
+    """The same of a method that a step calls for each of its micro-batches. It has nothing in it that such a method
+    does not need, and all of it stands here: functions of its own would take a fifth more."""
+    hearers = _hearers(name)
+
     def tap(*args: Any, **kwargs: Any) -> Any:
-        return run_call(call, args, kwargs)
+        owner = args[0] if args else kwargs.get("self")
+        entries = hearers.get(id(owner))
+        if entries is None:
+            return call(*args, **kwargs)
+        for entry in entries:
+            if entry.is_inside:
+                return call(*args, **kwargs)
+            if entry.unasked:
+                entry.unasked -= 1
+                break
+            if entry.hears():
+                entry.unasked = ASKED_EVERY - 1
+                break
+        else:
+            return call(*args, **kwargs)
+        if entry.is_new:
+            entry.is_new = False
+            entry.listener.uncalled.discard(name)
+        entry.is_inside = True
+        try:
+            # An empty dictionary that is unpacked takes as long as all the questions above.
+            result = call(*args, **kwargs) if kwargs else call(*args)
+        finally:
+            entry.is_inside = False
+        try:
+            entry.after(result, (args, kwargs))
+        except Exception as error:  # noqa: BLE001 - nothing may reach the training
+            report(entry.after.__qualname__, error)
+        return result
 
     return tap
-
-
-def run_call(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls `train`, with a `Running` for as long as it takes."""
-    global _running
-    owner = args[0] if args else kwargs.get("self")
-    outer = next((run for run in _running if run.trainer is owner), None)
-    if outer is not None:  # the same training, in the class above
-        outer.arguments = args, kwargs
-        return call(*args, **kwargs)
-    run = Running(owner)
-    run.arguments = args, kwargs
-    with _changing:
-        _running = (*_running, run)
-    try:
-        result = call(*args, **kwargs)
-    except BaseException as error:
-        run.end(error)
-        raise
-    else:
-        run.end(None)
-        return result
-    finally:
-        with _changing:
-            _running = tuple(other for other in _running if other is not run)

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from akka_otel_callbacks.trl import attach
-from akka_otel_callbacks.trl.attach import ASKED_EVERY, Listener, argument, find_trainer, tap, tap_train
+from akka_otel_callbacks.trl import taps
+from akka_otel_callbacks.trl.running import find_trainer, tap_train
+from akka_otel_callbacks.trl.taps import ASKED_EVERY, Listener, argument
 
 
 class Owner:
@@ -49,20 +50,29 @@ class Heard:
 
     def __init__(self, owner: object, name: str = "method", hears: Callable[[], bool] = lambda: True) -> None:
         self.listener = Listener(hears)
-        self.calls: list[tuple[Any, Any, float]] = []
-        self.can = self.listener.after(owner, name, lambda *call: self.calls.append(call))
+        self.calls: list[tuple[Any, ...]] = []
+        self.can = self.listen(owner, name, lambda *call: self.calls.append(call))
+
+    def listen(self, *what: Any) -> bool:
+        return self.listener.after(*what)
 
     @property
     def arguments(self) -> list[Any]:
-        return [positional[1:] for _, (positional, _), _ in self.calls]
+        return [call[1][0][1:] for call in self.calls]
+
+
+class HeardOften(Heard):
+    def listen(self, *what: Any) -> bool:
+        return self.listener.after_often(*what)
+
+
+either = pytest.mark.parametrize("heard_as", [Heard, HeardOften])
 
 
 @pytest.fixture(autouse=True)
 def _no_listener_is_left() -> Any:
     yield
-    from akka_otel_callbacks.trl import attach
-
-    for hearers in attach._all_hearers.values():
+    for hearers in taps._all_hearers.values():
         hearers.clear()
 
 
@@ -82,8 +92,9 @@ def test_a_call_passes_unchanged(owner: Owner) -> None:
     assert len(heard.calls) == 1, "another instance has nothing to do with it"
 
 
-def test_an_exception_passes_and_calls_no_hook(owner: Owner) -> None:
-    heard = Heard(owner)
+@either
+def test_an_exception_passes_and_calls_no_hook(owner: Owner, heard_as: type[Heard]) -> None:
+    heard = heard_as(owner)
     with pytest.raises(ValueError):
         owner.method(-1)
     assert not heard.calls
@@ -120,29 +131,31 @@ def test_what_comes_before_and_how_long_it_took(owner_type: type[Owner]) -> None
 # -- whose call
 
 
-def test_a_subclass_that_extends_a_method_is_one_call(owner_type: type[Owner]) -> None:
+@either
+def test_a_subclass_that_extends_a_method_is_one_call(owner_type: type[Owner], heard_as: type[Heard]) -> None:
     class Extended(owner_type):  # type: ignore[misc, valid-type]
         def method(self, first: int, *rest: int, key: str = "") -> tuple[Any, ...]:
             super().method(first)
             return ("extended", *super().method(first, *rest, key=key))
 
     extended = Extended()
-    heard = Heard(extended)
+    heard = heard_as(extended)
     assert extended.method(1)[0] == "extended"
-    assert [result[0] for result, _, _ in heard.calls] == ["extended"]
+    assert [call[0][0] for call in heard.calls] == ["extended"]
     plain = owner_type()
-    also = Heard(plain)
+    also = heard_as(plain)
     plain.method(2)
     assert (len(heard.calls), also.arguments) == (1, [(2,)])
 
 
-def test_a_method_that_calls_another_is_two_calls(owner_type: type[Owner]) -> None:
+@either
+def test_a_method_that_calls_another_is_two_calls(owner_type: type[Owner], heard_as: type[Heard]) -> None:
     class Two(owner_type):  # type: ignore[misc, valid-type]
         def outer(self) -> Any:
             return self.method(1), self.method(2)
 
     two = Two()
-    outer, inner = Heard(two, "outer"), Heard(two)
+    outer, inner = heard_as(two, "outer"), heard_as(two)
     two.outer()
     assert (len(outer.calls), inner.arguments) == (1, [(1,), (2,)])
 
@@ -182,12 +195,11 @@ def test_who_does_not_hear_is_told_nothing(owner: Owner) -> None:
 def test_who_does_not_hear_is_soon_told_nothing_of_a_method_that_is_called_often(owner: Owner) -> None:
     hears, asked = [True], []
     listener, heard = Listener(lambda: bool(asked.append(None)) or hears[0]), list[Any]()
-    listener.after(owner, "method", lambda *call: heard.append(call), often=True)
+    listener.after_often(owner, "method", lambda *call: heard.append(call))
     calls = 3 * ASKED_EVERY
     for _ in range(calls):
         owner.method(1)
     assert (len(heard), len(asked)) == (calls, 3)
-    assert all(seconds is None for _, _, seconds in heard)
     owner.method(1)
     hears[0] = False
     for _ in range(calls):
@@ -199,25 +211,29 @@ def test_who_does_not_hear_is_soon_told_nothing_of_a_method_that_is_called_often
 def test_another_listener_hears_from_its_first_call_on(owner: Owner) -> None:
     """Also where the one before it has just left."""
     left, first, second = [False], list[Any](), list[Any]()
-    Listener(lambda: not left[0]).after(owner, "method", lambda *call: first.append(call), often=True)
+    Listener(lambda: not left[0]).after_often(owner, "method", lambda *call: first.append(call))
     owner.method(1)
     left[0] = True
-    Listener().after(owner, "method", lambda *call: second.append(call), often=True)
+    Listener().after_often(owner, "method", lambda *call: second.append(call))
     owner.method(2)
     assert (len(first), len(second)) == (1, 1)
 
 
-def test_whoever_gets_the_id_of_an_owner_that_is_gone_is_not_heard(owner_type: type[Owner]) -> None:
+@either
+def test_whoever_gets_the_id_of_an_owner_that_is_gone_is_not_heard(
+    owner_type: type[Owner], heard_as: type[Heard]
+) -> None:
     owner = owner_type()
-    key, heard = id(owner), Heard(owner)
+    key, heard = id(owner), heard_as(owner)
     del owner
-    assert key not in attach._all_hearers["method"]
-    attach._all_hearers["method"].clear()
+    assert key not in taps._all_hearers["method"]
+    taps._all_hearers["method"].clear()
     heard.listener.end()
 
 
-def test_what_was_never_called_is_known(owner: Owner) -> None:
-    heard = Heard(owner)
+@either
+def test_what_was_never_called_is_known(owner: Owner, heard_as: type[Heard]) -> None:
+    heard = heard_as(owner)
     assert heard.listener.uncalled == {"method"}
     owner.method(1)
     assert heard.listener.uncalled == set()
@@ -226,8 +242,9 @@ def test_what_was_never_called_is_known(owner: Owner) -> None:
 # -- copies, collection, threads
 
 
-def test_a_copy_calls_its_own_method_and_is_not_heard(owner: Owner) -> None:
-    heard = Heard(owner)
+@either
+def test_a_copy_calls_its_own_method_and_is_not_heard(owner: Owner, heard_as: type[Heard]) -> None:
+    heard = heard_as(owner)
     for other in (copy.copy(owner), copy.deepcopy(owner)):
         other.calls = []
         other.method(7)
@@ -276,9 +293,12 @@ def test_a_call_that_names_everything(owner_type: type[Owner]) -> None:
         owner_type.method()  # type: ignore[call-arg]
 
 
-def test_an_owner_that_is_listened_to_dies_with_its_last_reference(owner_type: type[Owner]) -> None:
+@either
+def test_an_owner_that_is_listened_to_dies_with_its_last_reference(
+    owner_type: type[Owner], heard_as: type[Heard]
+) -> None:
     owner = owner_type()
-    heard = Heard(owner)
+    heard = heard_as(owner)
     left = weakref.ref(owner)
     gc.disable()
     try:
@@ -294,21 +314,24 @@ def test_an_owner_that_is_listened_to_dies_with_its_last_reference(owner_type: t
 
 def test_a_tap_looks_like_the_method(owner_type: type[Owner]) -> None:
     signature, source = inspect.signature(owner_type.method), inspect.getsource(owner_type.method)
-    tap(owner_type, "method")
+    Heard(owner_type())
     assert (inspect.signature(owner_type.method), inspect.getsource(owner_type.method)) == (signature, source)
     assert (owner_type.method.__name__, owner_type.method.__doc__) == ("method", "Says what it got.")
     assert (owner_type.method.__module__, owner_type.method.__qualname__) == (__name__, "Owner.method")
 
 
 def test_a_class_is_tapped_once(owner_type: type[Owner]) -> None:
-    assert tap(owner_type, "method")
+    assert Heard(owner_type()).can
     tapped = vars(owner_type)["method"]
-    assert tap(owner_type, "method")
+    assert Heard(owner_type()).can
     assert vars(owner_type)["method"] is tapped
 
 
+@either
 @pytest.mark.parametrize("like_the_original", [True, False])
-def test_a_patch_of_somebody_else_runs_whenever_it_came(like_the_original: bool, owner_type: type[Owner]) -> None:
+def test_a_patch_of_somebody_else_runs_whenever_it_came(
+    like_the_original: bool, owner_type: type[Owner], heard_as: type[Heard]
+) -> None:
     def patch() -> None:
         original = owner_type.method
 
@@ -321,33 +344,35 @@ def test_a_patch_of_somebody_else_runs_whenever_it_came(like_the_original: bool,
     patched_calls: list[Any] = []
     owner = owner_type()
     patch()
-    first = Heard(owner)
+    first = heard_as(owner)
     patch()
     owner.method(1)
     assert (len(patched_calls), len(first.calls)) == (2, 1)
     first.listener.end()
     for _ in range(3):
-        again = Heard(owner)
+        again = heard_as(owner)
         owner.method(2)
         assert (len(again.calls), len(owner.calls)) == (1, len(owner.calls))
         again.listener.end()
     assert len(patched_calls) == 8, "twice a call, and never deeper"
 
 
-def test_a_patch_that_replaces_a_tap_is_heard_the_next_time(owner_type: type[Owner]) -> None:
+@either
+def test_a_patch_that_replaces_a_tap_is_heard_the_next_time(owner_type: type[Owner], heard_as: type[Heard]) -> None:
     owner = owner_type()
-    lost = Heard(owner)
+    lost = heard_as(owner)
     owner_type.method = lambda self, *args: ("replaced", args)  # type: ignore
     assert owner.method(1) == ("replaced", (1,))
     assert not lost.calls
     lost.listener.end()
-    heard = Heard(owner)
+    heard = heard_as(owner)
     assert owner.method(1) == ("replaced", (1,))
     assert heard.arguments == [(1,)]
 
 
-def test_what_the_instance_has_of_its_own_runs(owner: Owner) -> None:
-    heard = Heard(owner)
+@either
+def test_what_the_instance_has_of_its_own_runs(owner: Owner, heard_as: type[Heard]) -> None:
+    heard = heard_as(owner)
     original = owner.method
     owner.method = lambda *args: ("own", original(*args))  # type: ignore[method-assign]
     assert owner.method(1) == ("own", (1, (), ""))
@@ -355,6 +380,54 @@ def test_what_the_instance_has_of_its_own_runs(owner: Owner) -> None:
     owner.method = lambda *args: "own"  # type: ignore
     assert owner.method(1) == "own"
     assert len(heard.calls) == 1
+
+
+@pytest.fixture
+def extended_type(owner_type: type[Owner]) -> type[Owner]:
+    """Whose method calls the one of a class above."""
+
+    class Own(owner_type):  # type: ignore[misc, valid-type]
+        def method(self, *args: Any, **kwargs: Any) -> Any:
+            return super().method(*args, **kwargs)
+
+    return Own
+
+
+@either
+def test_a_wrap_that_was_made_before_anybody_listened_is_heard(
+    extended_type: type[Owner], heard_as: type[Heard]
+) -> None:
+    """As of a user who times a method of the trainer: it calls the method that was there before any tap."""
+    owner = extended_type()
+    original = owner.method
+    owner.method = lambda *args: original(*args)  # type: ignore[method-assign]
+    heard = heard_as(owner)
+    owner.method(1)
+    assert heard.arguments == [(1,)]
+
+
+@either
+def test_two_that_are_called_at_once_are_each_heard_once(
+    owner_type: type[Owner], extended_type: type[Owner], heard_as: type[Heard]
+) -> None:
+    """As two trainers in two threads. The class above is tapped, too, for an object of its own."""
+    both_inside = threading.Barrier(2, timeout=20)
+
+    class Waits(extended_type):  # type: ignore[misc, valid-type]
+        def method(self, *args: Any, **kwargs: Any) -> Any:
+            both_inside.wait()
+            result = super().method(*args, **kwargs)
+            both_inside.wait()
+            return result
+
+    owners = [Waits(), Waits()]
+    heard = [heard_as(owner) for owner in (*owners, owner_type())]
+    threads = [threading.Thread(target=owner.method, args=(at,)) for at, owner in enumerate(owners)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [each.arguments for each in heard] == [[(0,)], [(1,)], []]
 
 
 class Callable_:
