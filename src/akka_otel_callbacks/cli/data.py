@@ -118,7 +118,7 @@ def _plain(value: float | None) -> str:
 
 
 def _when(time_ns: int) -> str:
-    """In UTC, to the microsecond. Empty where a point does not say it."""
+    """A time in UTC, to the microsecond. Empty if the point has none."""
     seconds, ns = divmod(time_ns, 10**9)
     found = datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=ns // 1000)
     return found.isoformat() if time_ns else ""

@@ -37,7 +37,7 @@ class Opened:
 
 
 def usual_folder() -> Path:
-    """Where runs write to here.
+    """The folder that runs write to if they start here.
 
     Raises:
         Exit: none has.

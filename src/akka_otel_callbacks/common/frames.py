@@ -20,8 +20,8 @@ HELD_BY_FRAME = 3
 
 
 def variables(*names: str) -> Iterator[Mapping[str, Any]]:
-    """Those of the named variables that the calling functions have, for each function that has any. The innermost comes
-    first."""
+    """The named variables of the calling functions: for each function that has any of them, those that it has, the
+    innermost function first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if found := _read(frame, names):

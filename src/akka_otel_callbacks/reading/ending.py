@@ -40,7 +40,8 @@ NO_END = Ending(How.UNKNOWN)
 
 
 def ending(job: Span | None, records: Sequence[LogRecord]) -> Ending:
-    """By the job's span, which is written when the job ends, or else by the log record of what ended it.
+    """How the training ended, by the job's span, which is written when the job ends, or else by the log record of what
+    ended it.
 
     Args:
         job: the span of the training. None without one.

@@ -14,8 +14,8 @@ from akka_otel_callbacks.reading.run import Run
 
 
 class Follower:
-    """Of a run's file or folder, or of the newest run in a folder of runs, which may have none yet. The run that was
-    newest at the first look stays the one, so that nobody's view jumps, also where another writes to the same files."""
+    """Follows a run's file or folder, or the newest run in a folder of runs, which may have none yet. It stays with the
+    run that was the newest at the first look, so that nobody's view jumps when another run begins."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -53,7 +53,7 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        """None where values were negative: what counts them in the lowest bucket does not add them up."""
+        """The mean of the values. None if some were negative: such a histogram has no true sum."""
         if self.total is None or not self.count or self.has_negatives:
             return None
         return self.total / self.count
@@ -81,8 +81,8 @@ class Histogram:
         return None
 
     def plus(self, later: Histogram) -> Histogram:
-        """Both together, as two exports with delta temporality are. Where their buckets differ, as those of two scales
-        do, the wider ones hold both."""
+        """The histogram of both, as for two exports with delta temporality. If their buckets differ, because they have
+        different scales, the wider buckets hold both."""
         merged: list[Bucket] = []
         for bucket in sorted([*self.buckets, *later.buckets], key=lambda bucket: (bucket.low, -bucket.high)):
             last = merged[-1] if merged else None

@@ -21,7 +21,8 @@ Progress = Callable[[int], None]
 
 
 class Lines:
-    """Of one file, plain or gzip. What was read is not read again; a file that was replaced is begun anew."""
+    """The lines of one file, plain or gzip. Every look reads only what is new. A file that was replaced is read from
+    its beginning."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +66,7 @@ class Lines:
                 yield line
 
     def _gzipped(self, file: BinaryIO, progress: Progress) -> Iterator[bytes]:
-        """All of it at once: what grows is not packed."""
+        """The lines of a packed file. It is read as a whole, because a file that still grows is not packed."""
         try:
             for line in _lines(cast(BinaryIO, gzip.GzipFile(fileobj=file))):
                 end = file.tell()

@@ -15,7 +15,8 @@ WARNING = 13
 
 
 class LogRecord(NamedTuple):
-    """Of `event` the name, and of an error the class; both are empty where the record has none."""
+    """A warning or an error. `event` is the event's name, `error_type` the class of an error; each is empty if the
+    record has none."""
 
     time_ns: int
     severity: str

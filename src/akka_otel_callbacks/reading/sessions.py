@@ -97,8 +97,8 @@ class Session:
 
 
 class Sessions:
-    """Those of any number of files: one for each resource, and a new one where the same resource counts anew, as a
-    second training in one notebook may."""
+    """The sessions of any number of files. Each resource has one. It has a further one if its counters begin again from
+    zero, as with a second training in one notebook."""
 
     def __init__(self) -> None:
         self._ended: list[Session] = []
@@ -114,6 +114,6 @@ class Sessions:
         session.add(export)
 
     def all(self) -> list[Session]:
-        """In the order of their newest exports."""
+        """All sessions, in the order of their newest exports."""
         found = [session for session in (*self._ended, *self._open.values()) if session.series]
         return sorted(found, key=lambda session: session.newest)

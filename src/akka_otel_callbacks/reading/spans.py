@@ -105,8 +105,8 @@ def _span(span: Mapping[str, Any]) -> Span:
 
 
 def _tree(spans: list[Span]) -> Branch:
-    """From those whose parent is elsewhere, downwards. What stands under itself, in a file of whoever's, is left
-    out."""
+    """The tree below the spans that have no parent in the file. Spans that stand under themselves, as a broken file may
+    have them, are left out."""
     root, known = Branch(""), {span.span_id for span in spans}
     children: dict[str, list[Span]] = {}
     for span in sorted(spans, key=lambda span: span.start):

@@ -8,8 +8,8 @@ from akka_otel_callbacks.common.vocabulary import names
 
 
 def duration(seconds: float) -> str:
-    """As a person would say it, to two units at most: `3.2 s`, `12 min 4 s`, `2 d 3 h`. Clocks of two machines may
-    differ, so what would be negative is 0."""
+    """A duration as a person would say it, in two units at most: `3.2 s`, `12 min 4 s`, `2 d 3 h`. A negative one,
+    which clocks of two machines can give, is 0."""
     seconds = max(seconds, 0.0)
     if seconds == 0:
         return "0 s"

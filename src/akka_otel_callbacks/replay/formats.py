@@ -67,7 +67,7 @@ _ALL = (
     ),
 )
 FORMATS = {format.name: format for format in _ALL}
-"""By name, in the order in which they are asked: the last one is a file of any text."""
+"""The formats by name, in the order in which they are tried. The last one takes any text."""
 IN_A_FOLDER = (Names.TRAINER_STATE, Names.TENSORBOARD, Names.VERL_FILE, Names.VERL_CONSOLE)
 """Which one counts where a folder has several: transformers' own has more digits than an event file."""
 ACCEPTED = "; ".join(format.what for format in FORMATS.values())

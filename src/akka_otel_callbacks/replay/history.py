@@ -46,7 +46,7 @@ def runs(rows: Iterable[Row], completes: Callable[[Row], bool]) -> list[list[Row
 
 
 def _following(steps: Sequence[Row]) -> list[int | None]:
-    """For each row the number of the next step behind it, None for those of the last one."""
+    """For each row, the number of the next step after it. None for the rows of the last step."""
     found: list[int | None] = []
     later, number = None, None
     for row in reversed(steps):

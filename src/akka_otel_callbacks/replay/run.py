@@ -57,7 +57,7 @@ class PastRun:
 
     @property
     def steps(self) -> list[Step]:
-        """Those that are completed, in their order."""
+        """The steps that were completed, in their order."""
         return [timed.step for timed in self.timeline.timed if timed.step.number is not None]
 
     @property

@@ -11,7 +11,7 @@ from akka_otel_callbacks.replay.log import LATEST_NS, Log, Row, Unreadable
 from akka_otel_callbacks.replay.scalars import step_number
 
 MARK = b"brain.Event:"
-"""In the first record of every event file."""
+"""Bytes in the first record of every event file."""
 TRAIN, EVAL, EPOCH = "train/", "eval/", "train/epoch"
 VALIDATION = "val/loss"
 """The key of a validation of verl's supervised trainers."""
@@ -85,7 +85,7 @@ def _scalars(path: Path) -> Iterator[Scalar]:
 
 
 def _events(path: Path) -> Iterator[Any]:
-    """As far as the file is whole."""
+    """The events of a file, as far as it is whole."""
     try:
         from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
     except ImportError as error:

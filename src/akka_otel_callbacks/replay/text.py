@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 GZIP = b"\x1f\x8b"
 ENCODINGS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""By the mark at a file's beginning. PowerShell writes what it redirects in UTF-16."""
+"""The encoding, by the mark at a file's beginning. PowerShell redirects into UTF-16."""
 BEGINNING, BLOCK = 1 << 12, 1 << 20
 LONGEST_LINE = 1 << 22
 """Characters of a line that are kept: no row is nearly as long."""
@@ -22,7 +22,7 @@ LONGEST_LINE = 1 << 22
 
 class Line(NamedTuple):
     text: str
-    """Without its end."""
+    """The line without its line break."""
     is_whole: bool = True
     """Whether its end was there. A run that was killed may leave half a line."""
 
@@ -38,7 +38,7 @@ def text_of_beginning(path: Path) -> str:
 
 
 def text_of(path: Path) -> str:
-    """All that a file holds, as far as it can be unpacked."""
+    """The whole text of a file, as far as it can be unpacked."""
     with _opened(path) as file:
         content = b"".join(_blocks(file, BLOCK))
     return content.decode(_encoding(content), errors="replace")

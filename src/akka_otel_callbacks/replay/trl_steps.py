@@ -72,7 +72,7 @@ class _Tokens:
         self._number, self._sum = 0, 0.0
 
     def of(self, row: Row) -> float | None:
-        """None where the row is not of one step alone, or has none."""
+        """The tokens of the row's step. None if the row has none, or is not of one step alone."""
         total, before = number(row.values.get(TOKENS)), self._sum
         follows, self._number = row.number == self._number + 1, row.number
         if total is None:

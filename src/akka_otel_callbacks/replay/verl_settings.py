@@ -11,7 +11,7 @@ from typing import Any
 from akka_otel_callbacks.replay.console_lines import Printed
 
 MOST_LINES = 5000
-"""Of a printed configuration, which has about a thousand."""
+"""The most lines of a printed configuration, which has about a thousand."""
 BEGIN = "{"
 OPENING, CLOSING = "{[(", "}])"
 TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")

@@ -13,7 +13,7 @@ from akka_otel_callbacks.verl.driver.vocabulary import EARLY_TIMING, RL_STEP_KEY
 from akka_otel_callbacks.verl.settings import is_rl
 
 EARLY_STEP_KEY = "critic/score/mean"
-"""Of every step of a reinforcement trainer. Up to 0.3 its rows have no number of their own."""
+"""A key that every step of a reinforcement trainer has. Up to 0.3, the rows have no key for their number."""
 EARLY_KL, EARLY_KL_WEIGHT = "critic/kl", "critic/kl_coeff"
 TURNS, ONE_ANSWER, LENGTHS = "num_turns/max", 2, "response_length/"
 """verl counts what answers the model, such as a tool's response, into the length of what the model generated."""
@@ -23,7 +23,7 @@ RELEASES: tuple[tuple[str, tuple[int, ...]], ...] = (
     (RL_STEP_KEY, (0, 4)),
     (EARLY_TIMING, (0, 1)),
 )
-"""By how a key begins that only some releases have, the first of them. The newest stands first."""
+"""Beginnings of keys that only some releases have, each with the first of these releases. The newest stands first."""
 OLDEST = (0, 2)
 
 

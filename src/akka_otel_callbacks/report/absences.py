@@ -70,7 +70,7 @@ class Absence(NamedTuple):
 
 
 def absences(run: History, metrics: Sequence[Metric]) -> Iterator[Absence]:
-    """Of the metrics those that the run does not have, with the reason as far as one can tell from its figures."""
+    """Those of the metrics that the run does not have, each with its reason, as far as the run's figures tell it."""
     for metric in dict.fromkeys(metrics):
         if not run.courses(metric) and not run.totals(metric):
             yield Absence(metric, _reason(metric, run))

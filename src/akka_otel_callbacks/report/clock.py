@@ -27,7 +27,7 @@ class Clock:
         return self.steps[max(bisect_right(self.times, time) - 1, 0)]
 
     def position(self, time: int) -> float:
-        """As `step`, with the part of the next step that had passed by then, from 0 to 1. A step that has not ended
+        """Like `step`, plus the part of the next step that had passed by then, from 0 to 1. A step that has not ended
         takes as long as the one before it, and one at most."""
         place = bisect_right(self.times, time) - 1
         if place < 0:

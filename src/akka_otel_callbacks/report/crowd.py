@@ -32,8 +32,8 @@ def band(courses: Sequence[Course], unit: str, name: str, right: bool = False) -
 
 
 def room(courses: Sequence[Course]) -> tuple[list[float], list[float], list[float]]:
-    """Where on the x axis, and the lowest and the highest value that any of them had there. Processes export at times
-    of their own, so that it is told of parts of the axis and not of points."""
+    """The range that the courses fill: places on the x axis, and the lowest and the highest value that any course has
+    there. Processes export at different times, so each place stands for a part of the axis."""
     first, last = min(course.x[0] for course in courses), max(course.x[-1] for course in courses)
     width = (last - first) / min(max(len(course.x) for course in courses), CELLS) or 1.0
     cells: dict[int, list[float]] = {}

@@ -24,17 +24,19 @@ from akka_otel_callbacks.report.trend import LATELY_LEAST, lately, window, windo
 STALL_STEPS, STALL_S = 10, 300.0
 """A step may take ten times the median, as a validation or a checkpoint does, before the loop counts as stalled."""
 DEAD_GROUPS = 0.5
-"""From here on most prompts have no gradient. DAPO (arXiv 2503.14476) filters such groups for this reason."""
+"""The share of groups from which on most prompts have no gradient. DAPO (arXiv 2503.14476) filters such groups for this
+reason."""
 TRUNCATED, TRUNCATED_MORE = 0.25, 0.15
 """Truncated completions rarely get the reward that they would get, so a quarter of them bends the signal. The share
 depends much on a step's prompts, so that every step lately must be above every one of the best time."""
 ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
-"""Of 0.05 nats per token the likeliest token has a probability of about 0.99: nothing is left to explore. Entropy falls
+"""At 0.05 nats per token, the likeliest token has a probability of about 0.99, and nothing is left to explore. Entropy
+falls
 in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
 CEILING, CEILING_STEPS = 0.98, 50
-"""Of the way from the lowest reward that a usual step had in any part of the run, to the highest that rollouts reached
-in two of any fifty steps. One rollout with a penalty of -100 must not make everything else look as if it were at the
-ceiling, and one that a broken grader gave 1000 must not hide it for good."""
+"""The share of the way from the lowest reward that a usual step had in any part of the run, to the highest that
+rollouts reached in two of any fifty steps. One rollout with a penalty of -100 must not make everything else look as if
+it were at the ceiling, and one that a broken grader gave 1000 must not hide it for good."""
 GRADER_FAILURES, TOOL_FAILURES = 0.01, 0.5
 """A failed call counts as a score of 0. Models fail with tools while they learn, graders should not."""
 HELD_OUT_MORE, EVALUATIONS = 0.1, 3
@@ -52,7 +54,8 @@ def failed(run: History) -> Iterator[str]:
 
 
 def gone(run: History) -> Iterator[str]:
-    """Only where more steps were planned: a run whose spans go nowhere records no end of its own."""
+    """Finds a run that ended without a word. It has to lack planned steps, because a run that writes no spans records
+    no end at all."""
     planned = run.course(names.JOB_STEPS_PLANNED)
     if not run.has_ended and is_gone(run.newest) and planned and run.steps and run.steps[-1] < planned.y[-1]:
         yield f"at step {run.steps[-1]:,.0f} of {planned.y[-1]:,.0f}"

@@ -129,7 +129,7 @@ class History:
 
     @property
     def latest(self) -> tuple[float, float]:
-        """Where it was when it was last heard of, and how many seconds after it began."""
+        """The step at which the run was last heard of, and the seconds from its begin until then."""
         return self.attempts[-1].clock.position(self.newest_ns), (self.newest_ns - self.start_ns) / 1e9
 
     def courses(self, metric: Metric) -> list[Course]:

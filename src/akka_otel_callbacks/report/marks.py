@@ -16,7 +16,7 @@ from akka_otel_callbacks.report.history import BY_NAME, OF_STEPS, History
 
 
 def attempts(run: History) -> Iterator[Mark]:
-    """Where a later attempt took over."""
+    """The steps at which a later attempt took over."""
     for attempt in run.attempts[1:]:
         number = attempt.run.resource.get(names.ATTR_RUN_ATTEMPT.name, "")
         yield Mark(attempt.clock.steps[0], f"attempt {number} begins".replace("  ", " "))
@@ -29,7 +29,7 @@ def nonfinite(run: History) -> Iterator[Mark]:
 
 
 def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
-    """By figure, the steps at which it was NaN or infinite, and how often."""
+    """For each figure, the steps at which it was NaN or infinite, and how often."""
     courses = run.courses(names.TELEMETRY_NONFINITE)
     exports = sorted({x for course in courses for x in course.x})
     found: dict[str, list[tuple[float, float]]] = {}
@@ -56,7 +56,7 @@ def xids(run: History) -> Iterator[Mark]:
 
 
 def _fault(code: int | None, cause: str) -> str:
-    """In words."""
+    """What the driver reported, in words."""
     if code is None or cause_of(code) != cause:
         return f"XID, {IN_WORDS.get(cause, cause)}"
     return f"XID {code}: {XIDS[code].meaning}" if code in XIDS else f"XID {code}"

@@ -37,7 +37,8 @@ SUPERSEDED = (ATTRIBUTES, RUN_VARIABLE)
 """The identity has what the first one says; where it stands in a worker's own environment, it says where that is."""
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Where `ray job submit` puts the job's runtime environment. `ray.init` refuses a variable that it already has."""
+"""The variable in which `ray job submit` hands on the job's runtime environment. `ray.init` refuses a variable that it
+already has."""
 LAUNCHED = "TaskRunner"
 """verl's name for the actor that is the trainer's process."""
 

@@ -85,7 +85,7 @@ def run_attributes(config: Any) -> dict[Attribute, Any]:
 
 
 def lora_rank(config: Any) -> int | None:
-    """None where the whole model is trained."""
+    """The rank of the LoRA adapter. None if the whole model is trained."""
     model = get(config, "actor_rollout_ref.model" if is_rl(config) else "model")
     return get(model, "lora_rank") or get(model, "lora.rank") or None
 

@@ -55,9 +55,9 @@ class State:
         self.inbox = Inbox()
         """What was seen of a step and no log call has taken yet."""
         self.saves: list[Saves] = []
-        """Where the saves of each open run are told."""
+        """The listeners for saves, one for each open run."""
         self.update_began: float | None = None
-        """When the update of a supervised trainer began that is under way, as `time.perf_counter` has it."""
+        """When a supervised trainer began the update that is under way, by `time.perf_counter`."""
         self.validated: ref[Any] | None = None
         """What a supervised trainer goes over in a validation."""
         self.validation_begun_ns: int | None = None
@@ -85,7 +85,7 @@ class State:
 
         # of a rollout server
         self.gauges: list[Gauge] = []
-        """Those whose values are set again and again for Ray to keep them."""
+        """Gauges that have to be set again and again, or Ray forgets them."""
 
 
 STATE = State()

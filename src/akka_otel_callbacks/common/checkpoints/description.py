@@ -58,7 +58,7 @@ class Description:
         return self._attributes(LABELS)
 
     def attributes(self) -> dict[str, AttributeValue]:
-        """With the exact identities, as on a span."""
+        """All attributes, the exact identities included, as a span has them."""
         return {**self.labels(), **self.identities()}
 
     def identities(self) -> dict[str, AttributeValue]:

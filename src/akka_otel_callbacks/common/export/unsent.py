@@ -57,7 +57,7 @@ class Unsent:
 
 
 class _Even:
-    """At most `MOST_STEPS` moments. If more come, it keeps every second, fourth, eighth … of them."""
+    """Keeps at most `MOST_STEPS` moments. If more come, it keeps every second, fourth, eighth … of them."""
 
     def __init__(self) -> None:
         self.left_out = 0

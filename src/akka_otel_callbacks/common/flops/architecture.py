@@ -60,7 +60,7 @@ class Settings:
         return None
 
     def __call__(self, *names: str) -> Any:
-        """As `get`, but what is not set is an `Undescribed`."""
+        """Like `get`, but raises `Undescribed` for what is not set."""
         if (value := self.get(*names)) is None:
             raise Undescribed(f"its configuration has no {' or '.join(names)}")
         return value

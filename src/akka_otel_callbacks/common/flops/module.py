@@ -40,7 +40,7 @@ class MatmulParameters:
 
     @property
     def total(self) -> int:
-        """All of them: a token whose logits are computed passes through the layers and the head."""
+        """All matmul parameters. A token passes through all of them if its logits are computed."""
         return self.layers + self.head
 
 

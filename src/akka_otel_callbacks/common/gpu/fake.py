@@ -45,7 +45,7 @@ class FakeGpu:
     memory_used: int = 20 << 30
     memory_total: int | None = 80 << 30
     memory_reserved: int | None = 512 << 20
-    """By the driver for itself, beside what is used; None for a driver that does not tell it apart."""
+    """What the driver keeps for itself, apart from what is used. None for a driver that does not tell the two apart."""
     fields: dict[str, int] = field(
         default_factory=lambda: {
             "memory_celsius": 55,

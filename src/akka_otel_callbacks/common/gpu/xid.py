@@ -167,7 +167,7 @@ class XidWatcher:
         logger.warning("XID %d on %s (%s): %s", code, gpu.device.uuid, name, describe(code), extra=what)
 
     def _gpu_of(self, event: Any) -> Watched | None:
-        """By the handle that was registered; by asking the GPU only where no handle is the same."""
+        """The GPU of an event, found by the handle that was registered. If no handle is the same, the GPU is asked."""
         address = _address(event.device)
         for gpu in self._watched.values():
             if _address(gpu.device.handle) == address:

@@ -83,7 +83,7 @@ XIDS: dict[int, Xid] = {
 
 
 def cause_of(code: int) -> str:
-    """Where to look first. A hint, as NVIDIA's catalog gives it, and no verdict."""
+    """Where to look first for a code's cause. NVIDIA's catalog gives it as a hint and not as a verdict."""
     return XIDS[code].cause if code in XIDS else GpuXidCause.UNKNOWN
 
 

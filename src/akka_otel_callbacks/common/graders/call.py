@@ -17,7 +17,7 @@ class Call(NamedTuple):
     cause: str | None = None
     """Why there is no score; one of the registry's causes."""
     input_tokens: int | None = None
-    """Of all rows together, as the judge counted them. None where it did not."""
+    """Tokens of all rows together, as the judge counted them. None if it did not."""
     output_tokens: int | None = None
     may_fail: bool = False
     """Whether a failure would be known: one of the package's own graders made the call."""

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 class _Client(NamedTuple):
-    """Of one event loop."""
+    """The client of one event loop, and its slots for calls."""
 
     openai: AsyncOpenAI
     slots: asyncio.Semaphore
@@ -46,7 +46,7 @@ class _Client(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is asked, and how. A copy of it, pickled or not, has clients of its own.
+    """Where and how a model is asked. A copy of it, pickled or not, has clients of its own.
 
     Raises:
         ImportError: the `openai` client is not installed.
@@ -57,10 +57,10 @@ class Endpoint:
     base_url: str | None
     api_key: str | None = field(repr=False)
     timeout_s: float
-    """For one call, its retries included."""
+    """The time for one call, with its retries."""
     retries: int
     concurrency: int
-    """Most calls at a time in an event loop."""
+    """The most calls at a time in one event loop."""
     options: Mapping[str, Any] = field(repr=False)
     """Further arguments of each request."""
 

@@ -30,7 +30,7 @@ class Board:
         return self._points
 
     def changes(self, figures: Figures) -> Figures:
-        """Those of the figures that this board does not show."""
+        """The figures that this board does not show yet."""
         news = {
             metric: [point for point in points if point not in self.points(metric)]
             for metric, points in figures.items()

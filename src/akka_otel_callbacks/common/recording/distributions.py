@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a process that publishes nothing does not load the SDK
     from opentelemetry.sdk.metrics.export import ExponentialHistogramDataPoint, HistogramDataPoint
 
 MAX_BUCKETS, MAX_SCALE = 160, 20
-"""Of an exponential histogram, as the OpenTelemetry specification has them."""
+"""The limits of an exponential histogram, as in the OpenTelemetry specification."""
 ROUNDING = 2.0**-22
 """By how much of itself a sum of single-precision numbers may differ. Engines keep scores and weights in single
 precision, where 0.4 is a little more than 0.4: a reward of 1 from weighted terms would be counted above 1."""
@@ -75,7 +75,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary:
-        """Of values in ascending order."""
+        """The summary of values that are in ascending order."""
         if not values:
             return cls()
         return cls(len(values), sum(values), values[0], values[-1], bisect_left(values, 0.0))
@@ -138,7 +138,7 @@ class Exponential:
     scale: int = MAX_SCALE
     zeros: int = 0
     counts: Mapping[int, int] = field(default_factory=dict)
-    """By bucket, those that hold something."""
+    """The counts of the buckets that hold something, by the bucket's index."""
     summary: Summary = field(default_factory=Summary)
 
     @classmethod

@@ -146,7 +146,7 @@ class Recorder:
         return self.last_ns
 
     def snapshot(self) -> Snapshot:
-        """Only with `lock` held."""
+        """What holds now. The caller holds `lock`."""
         return Snapshot(self.board, {metric: points() for metric, points in self.counters.items()})
 
     def count_points(self) -> tuple[Point, ...]:

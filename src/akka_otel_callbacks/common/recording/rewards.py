@@ -25,7 +25,7 @@ SAME_REWARD = 1e-8
 Column = Sequence[float | None]
 """A number per rollout. None where there is none."""
 IsScored = Sequence[bool] | None
-"""By rollout, whether it was scored. None where all of them were."""
+"""For each rollout, whether it was scored. None if all were."""
 
 
 @dataclass(slots=True, eq=False)

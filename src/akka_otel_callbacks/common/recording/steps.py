@@ -61,5 +61,5 @@ class Steps:
             self._translator.join(timeout_s)
 
     def say_what_is_missing(self) -> None:
-        """At the end."""
+        """Logs at the end which captures and figures were lost."""
         self._translator.say_what_is_missing()

@@ -112,7 +112,7 @@ class Translator(threading.Thread):
         self._ring()
 
     def say_what_is_missing(self) -> None:
-        """At the end."""
+        """Logs at the end which captures and figures were lost."""
         left = sum(not isinstance(capture, _Mark) for _, capture, _ in (*self._queue,))
         without_figures = self._recorder.without_figures
         for count, what in (

@@ -100,7 +100,7 @@ def _typed(name: str, raw: Any) -> AttributeValue | None:
 
 
 def _text(raw: Any) -> str | None:
-    """None for text that is blank, which nobody can see."""
+    """The value as text. None if it is blank, which nobody could see."""
     text = str(raw).encode(errors="replace").decode()  # what is no UTF-8 in the environment cannot be sent
     return text if text.strip() else None
 

@@ -37,7 +37,7 @@ def for_each(hear: Callable[[Telemetry], object]) -> None:
 
 
 def all_open() -> list[Telemetry]:
-    """In the order in which they were opened. After a fork, the child has none of its parent's."""
+    """Every open telemetry, in the order of their opening. After a fork, the child has none of its parent's."""
     return [telemetry for telemetry in _open if not telemetry.closed]
 
 

@@ -24,7 +24,8 @@ POD_VARIABLES: Mapping[Attribute, tuple[str, ...]] = {
     names.ATTR_K8S_POD_NAME: ("K8S_POD_NAME", "POD_NAME"),
     names.ATTR_K8S_NODE_NAME: ("K8S_NODE_NAME", "NODE_NAME"),
 }
-"""Where the downward API usually puts them. HOSTNAME is no source: outside Kubernetes it is set just the same."""
+"""The variables in which the downward API usually has them. HOSTNAME is no source: outside Kubernetes it is set just
+the same."""
 
 
 @dataclass(frozen=True, slots=True)

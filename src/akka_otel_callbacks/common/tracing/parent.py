@@ -1,4 +1,4 @@
-"""Where a process stands in a trace, as `TRACEPARENT` and `TRACESTATE` of its environment say it and hand it on."""
+"""Where a process stands in a trace: reads and writes `TRACEPARENT` and `TRACESTATE` of its environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMBER = re.compile(
     r"([a-z][_0-9a-z\-*/]{0,255}|[a-z0-9][_0-9a-z\-*/]{0,240}@[a-z][_0-9a-z\-*/]{0,13})"
     r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
 )
-"""Of `TRACESTATE`, as W3C has them."""
+"""One entry of `TRACESTATE`, as W3C defines it."""
 
 
 def parent_context(environ: Mapping[str, str]) -> Context:

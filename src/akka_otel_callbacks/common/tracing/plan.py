@@ -9,8 +9,8 @@ from akka_otel_callbacks.common.guard import guarded
 
 
 def planned(environ: Mapping[str, str]) -> dict[str, str]:
-    """As `TRACEPARENT` and `TRACESTATE`: the IDs that `Telemetry.start` then gives the span, and whether it is sampled.
-    Empty where the environment asks for no spans.
+    """The job's span before it begins, as `TRACEPARENT` and `TRACESTATE`: the IDs that `Telemetry.start` then gives it,
+    and whether it is sampled. Empty if the environment asks for no spans.
 
     Args:
         environ: of the process that is to have the job's span.

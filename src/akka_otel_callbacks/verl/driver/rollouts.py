@@ -31,10 +31,10 @@ class Rollouts:
     own."""
     terms: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tools: Sequence[Sequence[int] | None] | None = None
-    """Of each row whose agent loop had tools: calls, failed calls, and whether a tool's response did not fit, which
+    """For each row, if its agent loop had tools: calls, failed calls, and whether a tool's response did not fit, which
     ends the completion."""
     graded: Sequence[str | None] | None = None
-    """Of each row that was scored, what scored it, as text."""
+    """For each row, if it was scored: what scored it, as text."""
     tokens: int | None = None
     """Prompt and completion tokens of all rows."""
     entropy: Sequence[PerToken] = ()

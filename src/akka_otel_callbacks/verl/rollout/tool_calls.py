@@ -44,7 +44,7 @@ def install(tool_agent_loop: ModuleType) -> None:
 
 
 def install_worker(agent_loop: ModuleType) -> None:
-    """Without this nothing is told of what `install` counts.
+    """Has the workers tell what `install` counts.
 
     Raises:
         AttributeError: verl up to 0.6.

@@ -102,7 +102,7 @@ class Delivery:
         return plain
 
     def _sent(self, message: Message, timeout_s: float, compression: str) -> Reply:
-        """Where a program has its HTTP client or gRPC instrumented, the request is no span of it."""
+        """Sends it without making the request a span, even if the program has its HTTP client or gRPC instrumented."""
         context = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:
             return self._sender.send(message, REPLIES[type(message)], timeout_s, compression)

@@ -53,7 +53,7 @@ class MetricOutput:
     exporter: MetricExporter | None = None
     scraped: PrometheusMetricReader | None = None
     address_file: AddressFile | None = None
-    """By which a Prometheus finds the reader."""
+    """The file by which a Prometheus finds the reader."""
     close: Callable[[], None] = field(default=lambda: None)
 
 
