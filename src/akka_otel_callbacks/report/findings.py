@@ -30,9 +30,8 @@ TRUNCATED, TRUNCATED_MORE = 0.25, 0.15
 """Truncated completions rarely get the reward that they would get, so a quarter of them bends the signal. The share
 depends much on a step's prompts, so that every step lately must be above every one of the best time."""
 ENTROPY_NATS, ENTROPY_LEFT = 0.05, 0.2
-"""At 0.05 nats per token, the likeliest token has a probability of about 0.99, and nothing is left to explore. Entropy
-falls
-in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
+"""At 0.05 nats per token, the likeliest token has a probability of about 0.99, and nothing is left to explore.
+Entropy falls in every healthy run, so it must also have lost four fifths (arXiv 2505.22617 describes the collapse)."""
 CEILING, CEILING_STEPS = 0.98, 50
 """The share of the way from the lowest reward that a usual step had in any part of the run, to the highest that
 rollouts reached in two of any fifty steps. One rollout with a penalty of -100 must not make everything else look as if

@@ -38,14 +38,14 @@ def with_logged(metrics: Mapping[str, Any], state: TrainerState) -> Mapping[str,
 
 
 def report(telemetry: Telemetry, kind: str | None, metrics: Mapping[str, Any]) -> None:
-    """An evaluation of a training that is under way."""
+    """Publishes an evaluation of a training that is under way."""
     telemetry.capture(TranslatedStep(rl_evaluation(metrics) if kind == RL else sft_evaluation(metrics)))
     _span(telemetry, eval_runtime_s(metrics))
 
 
 def publish(session: Session, trainer: Trainer | None, args: TrainingArguments, metrics: Mapping[str, Any]) -> None:
-    """An evaluation by itself. Its telemetry is open for as long as it takes to send it: nobody says when the last
-    evaluation was. It counts nothing, since its counters would begin anew beside those of the training."""
+    """Publishes an evaluation outside of a training. Its telemetry is open only until it is sent, because nobody says
+    which evaluation is the last. It has no counters: they would begin anew beside those of the training."""
     seconds, name = eval_runtime_s(metrics), eval_set(metrics)
     attributes = NO_ATTRIBUTES if name is None else {names.ATTR_EVAL_DATASET.name: name}
     end_ns = now_ns()
@@ -74,7 +74,7 @@ def _publish(telemetry: Telemetry, metric: Metric, value: float | None, attribut
 
 
 def watch_evaluations(listener: Listener, trainer: Trainer | None, telemetry: Telemetry) -> None:
-    """Of one that begins, and of one that raises, no event tells."""
+    """Follows evaluations that begin, end and fail. No event tells when one begins or fails."""
 
     def begin() -> None:
         telemetry.pauses.begin(EVALUATION)
@@ -90,7 +90,7 @@ def watch_evaluations(listener: Listener, trainer: Trainer | None, telemetry: Te
 
 
 def _span(telemetry: Telemetry, seconds: float | None, error: BaseException | None = None) -> None:
-    """Of an evaluation that ended right now."""
+    """Writes the span of an evaluation that ended right now."""
     if seconds is not None:
         end_ns = now_ns()
         telemetry.span(names.SPAN_EVAL, _start_ns(end_ns, seconds), end_ns, error=error)

@@ -23,10 +23,10 @@ METHOD = "_save_checkpoint"
 def watch_saves(
     listener: Listener, trainer: Trainer | None, args: TrainingArguments, telemetry: Telemetry, step_type: type[Step]
 ) -> bool:
-    """Listens until the listener ends. False where the trainer saves in no way that is known.
+    """Follows saves until the listener ends. False if the trainer saves in an unknown way.
 
-    Of several processes this one, the first, is measured: it writes what is one for all, and where each writes a shard
-    of its own, it waits for the others.
+    Of several processes only the first is measured, which is this one. It writes what all have in common. If each
+    process writes a shard of its own, the first one waits for the others.
     """
 
     watched = weakref.ref(trainer) if trainer is not None else lambda: None
@@ -50,8 +50,8 @@ def watch_saves(
 
 
 def artifact_kind(args: TrainingArguments, model: Any) -> str | None:
-    """With the optimizer's state it is one to resume from, also of an adapter. A whole model's weights alone are
-    neither."""
+    """What kind of checkpoint is saved. With the optimizer's state a training can resume from it, also with an adapter.
+    The weights of a whole model alone are of no kind."""
     if not getattr(args, "save_only_model", False):
         return ArtifactKind.FULL_STATE
     return ArtifactKind.ADAPTER if adapter_of(model) is not None else None

@@ -46,14 +46,15 @@ class Options:
 
 
 class Session:
-    """A copy of it, pickled or not, has the same options and nothing else: it is another run."""
+    """The state of one callback. A copy of it, pickled or not, has the same options and nothing else, so it is another
+    run."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._begin_run()
         self._trainings: list[Training] = []
         self.latest: Training | None = None
-        """The one that the latest event belonged to, while it lasts: mostly that of the next event, too."""
+        """The training that the latest event belonged to, until it ends. Mostly the next event belongs to it, too."""
         self._named: Callable[[], Trainer | None] = lambda: None
         self._counted: tuple[Callable[[], object], Efficiency | None] | None = None
         self._said: set[str] = set()
@@ -64,13 +65,13 @@ class Session:
         return Session, (self.options,)
 
     def say_once(self, level: int, line: str) -> None:
-        """A line that is true of every training of the callback."""
+        """Logs a line once, for all trainings of the callback."""
         if line not in self._said:
             self._said.add(line)
             logger.log(level, "%s", line)
 
     def meter(self) -> Meter:
-        """For metrics of the user's own, on the given provider where there is one."""
+        """The meter for the user's own metrics, of the given provider if there is one."""
         from akka_otel_callbacks.common.export.user_metrics import USER_SCOPE, UserMetrics
 
         if (given := self.options.handed.meter_provider) is not None:
@@ -100,7 +101,7 @@ class Session:
         return replaced
 
     def loop(self, state: TrainerState) -> Loop[Any] | None:
-        """Of the same training."""
+        """The loop of the training that an event's state belongs to."""
         training = self.training(state)
         return None if training is None else training.loop
 
@@ -132,7 +133,7 @@ class Session:
             self.end(training)
 
     def telemetry(self) -> Telemetry | None:
-        """What is open, of several trainings that of the latest."""
+        """The open telemetry. If several trainings are open, that of the latest."""
         return self._trainings[-1].telemetry if self._trainings else None
 
     # The run
@@ -144,7 +145,7 @@ class Session:
         self._begun = 0
 
     def begin_attempt(self, resumed: Attempt | None) -> Attempt:
-        """Of a training that begins now."""
+        """The attempt of a training that begins now."""
         if self._pid != os.getpid():  # the attempts of a forked child are none of its parent's run
             self._begin_run()
         if self._begun or self._attempt is None or resumed is not None:
@@ -153,8 +154,8 @@ class Session:
         return self._attempt
 
     def attempt(self) -> Attempt:
-        """Of an evaluation outside of a training: that of the training before, or of the one to come. A forked child
-        may evaluate what its parent trained."""
+        """The attempt of an evaluation outside of a training: that of the training before it, or else of the one to
+        come. A forked child may evaluate what its parent trained."""
         if self._attempt is None:
             self._attempt = self._next_attempt(None)
         return self._attempt
@@ -187,7 +188,7 @@ class Session:
         step_type: type[Step] | None,
         start_ns: int | None = None,
     ) -> Telemetry:
-        """Opens the telemetry of an attempt that began at that Unix time, or begins now."""
+        """Opens the telemetry of an attempt. It began at `start_ns`, in Unix nanoseconds, or begins now."""
         handed = self.options.handed
         telemetry = Telemetry.start(
             self.identity(trainer, args, attempt),
@@ -202,7 +203,7 @@ class Session:
         return telemetry
 
     def gpus(self, trainer: Trainer | None, args: TrainingArguments) -> GpuHealth | None:
-        """The GPUs to watch: those that were given, or those that the trainer holds. None without any."""
+        """The GPUs to watch: those that were given, or else those that the trainer holds. None if there are none."""
         if self.options.handed.gpus is not None:
             return self.options.handed.gpus
         held = device_ids(trainer, args)
@@ -221,7 +222,7 @@ class Session:
 
 @guarded
 def _hear_of_trainings() -> None:
-    """Also of trainers that are made before the callback joins them."""
+    """Taps `train` of all trainers, also of those that were made before the callback."""
     from transformers import Trainer
 
     if not switches.is_off(switches.EVERYTHING, os.environ):

@@ -50,8 +50,8 @@ class SFTCapture(StepCapture):
         self.record(step, recorder)
 
     def _tokens(self) -> float:
-        """TRL's count of all processes. Where a trainer keeps none, as hosts' own, that of the masks of a process that
-        trains alone."""
+        """The tokens of the step, as TRL counts them over all processes. Trainers of some hosts do not count them. Then
+        it is the count of the attention masks, if the process trains alone."""
         if self.tokens:
             return self.tokens if are_counted(self.batches) else 0.0
         return (unpadded(self.batches) or 0.0) if self.job.alone else 0.0
@@ -91,7 +91,7 @@ class SFTLoop(Loop[SFTCapture]):
         return sft_step(values)
 
     def _new_tokens(self) -> float:
-        """TRL's running total, gathered over all processes, less what it was at the step before."""
+        """The tokens since the step before, by TRL's running total over all processes."""
         lists, _ = self._marks[-1]
         totals = lists.get("num_tokens")
         counted = number(totals[-1]) if isinstance(totals, list) and totals else None
@@ -115,6 +115,6 @@ class SFTLoop(Loop[SFTCapture]):
             self._take_batch()
 
     def _take_batch(self) -> None:
-        """Counts the next of the fetched batches as trained on. A callback that ends an epoch within an accumulation
-        leaves some that never are."""
+        """Counts the next fetched batch as trained on. If a callback ends an epoch within an accumulation, some batches
+        are never trained on."""
         self._batches.append(self._fetched_batches.pop(0))

@@ -26,12 +26,12 @@ BESIDE = {"get_batch_samples": SftStepPhase.INPUT}
 
 
 class Spans:
-    """Takes note on the training thread, and hands it to the translator's with each step.
+    """Notes times on the training thread, and hands them to the translator with each step.
 
     Args:
         telemetry: the training's.
         step_type: what it reports.
-        trainer: whose methods are the phases.
+        trainer: its methods are the phases.
     """
 
     def __init__(self, telemetry: Telemetry, step_type: type[Step], trainer: Trainer | None) -> None:
@@ -41,11 +41,11 @@ class Spans:
         self._begun: float | None = None
 
     def listener(self, hears: Callable[[], bool]) -> Listener:
-        """One that also notes how long the phases' methods take."""
+        """A listener that also notes how long the methods of the phases take."""
         return _Noting(hears, self) if self._telemetry.detail >= Detail.PHASE else Listener(hears)
 
     def begin_step(self, step: StepCapture) -> None:
-        """A step that goes on behind the end of an epoch began before it."""
+        """Notes the begin of a step. A step that the end of an epoch interrupts has begun before."""
         if self._begun is None:
             self._begun = step.begin
 
@@ -73,7 +73,8 @@ class Spans:
         return self._begun is not None and trainer is not None and bool(trainer.model.training)
 
     def _note_phases(self, step: StepCapture) -> None:
-        """Of a supervised update. Where an epoch's end interrupted it, its forward and backward passes are no span."""
+        """Notes the phases of a supervised update. If the end of an epoch interrupted it, its forward and backward
+        passes have no span."""
         if self._step_type is not SFTStep or step.gradients is None:
             return
         if step.begin is not None and step.begin == self._begun:

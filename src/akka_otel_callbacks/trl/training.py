@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 LOOPS: Mapping[str | None, type[Loop[Any]]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoop}
 SAVED = "akka_otel"
-"""Under which name the attempt is among a trainer state's callbacks. No class has it: transformers would replace a
-callback by what a checkpoint holds under its name."""
+"""The name of the attempt among a trainer state's callbacks. No class has this name, because transformers would replace
+the callback by what a checkpoint holds under it."""
 NEVER = -1
 """Stands for the step before one whose figures failed, so that the next one begins anew."""
 LOOKS_USED = 2
-"""The step by whose end a trainer has used whatever it uses."""
+"""After so many steps, a trainer has used every method that it uses."""
 _trainings = itertools.count()
-"""Of this process: how its ranks, which begin the same ones, tell them apart."""
+"""The trainings of this process. All ranks begin the same ones, so the number tells them apart."""
 PRUNED = frozenset({"TrialPruned"})
 """Exceptions by which a search ends a trial that it has seen enough of."""
 
@@ -58,8 +58,8 @@ class Training:
 
     Args:
         session: the callback's.
-        trainer: None where it could not be found.
-        state: the trainer's, which every event hands over.
+        trainer: None if it could not be found.
+        state: the trainer's state, which every event hands over.
         hears: whether the callback is still one of the trainer's.
     """
 
@@ -85,7 +85,8 @@ class Training:
     # Events
 
     def begin(self, args: TrainingArguments, state: TrainerState) -> None:
-        """The first event; once more for `auto_find_batch_size`, which begins again without an end."""
+        """The first event of the training. It comes again with `auto_find_batch_size`, which begins anew without an
+        end."""
         self.state = state
         self._end_loop()
         first, self._begun = not self._begun, True
@@ -101,7 +102,7 @@ class Training:
             self._watch(args, self.telemetry)
 
     def restored(self) -> None:
-        """At the first event the state has the step of the checkpoint that the training resumes from."""
+        """Describes the checkpoint that the training resumes from. Its step is known at the first event."""
         if self.telemetry is not None and self._resumes:
             step = self.state.global_step or None  # 0 where the checkpoint is of weights alone
             self.telemetry.trace.describe(restored(attempt_of(self.telemetry), self._saver, step))
@@ -118,7 +119,7 @@ class Training:
                 self._spans.begin_step(self.loop.step)
 
     def end_step(self) -> None:
-        """Of a step whose begin was seen: a callback that joins within a step has only the end of it."""
+        """Reports a step, if its begin was seen. A callback that joins within a step sees only its end."""
         if not self._in_step:
             return
         self._in_step, self._step = False, self.state.global_step
@@ -238,13 +239,13 @@ class Training:
     # The way with a checkpoint
 
     def _remember(self, telemetry: Telemetry) -> None:
-        """Puts the attempt where transformers saves the states of callbacks."""
+        """Puts the attempt among the states of callbacks that transformers saves."""
         saved = getattr(self.state, "stateful_callbacks", None)
         if isinstance(saved, dict):
             saved[SAVED] = {"args": {}, "attributes": attempt_of(telemetry).state()}
 
     def _saved_by(self) -> Attempt | None:
-        """The attempt that saved the state that was loaded; a state that was not loaded says nothing."""
+        """The attempt that saved the state. None if the state was not loaded from a checkpoint."""
         saved = getattr(self.state, "stateful_callbacks", None)
         own = saved.get(SAVED) if isinstance(saved, Mapping) else None
         attributes = own.get("attributes") if isinstance(own, Mapping) else None
@@ -257,7 +258,7 @@ def attempt_of(telemetry: Telemetry) -> Attempt:
 
 
 def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
-    """The checkpoint that a call of `train` resumes from."""
+    """The checkpoint that a call of `train` resumes from. None if it starts anew."""
     given = argument(run.arguments, 1, "resume_from_checkpoint") if run is not None else None
     if given is True:
         from transformers.trainer_utils import get_last_checkpoint
@@ -267,7 +268,8 @@ def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
 
 
 def _note_attempt(checkpoint: Path, attempt: Attempt) -> None:
-    """On a thread of its own: the training thread waits for no disk."""
+    """Writes the attempt into the checkpoint, on a thread of its own, because the training thread must not wait for a
+    disk."""
 
     @guarded
     def write() -> None:
