@@ -212,6 +212,25 @@ def test_a_run_whose_process_was_killed_is_over(tmp_path: Path, training: Traini
     assert "its process is gone" in out
 
 
+@pytest.mark.parametrize("web", [(), ("--web",)])
+def test_what_is_there_and_cannot_be_read_is_not_waited_for(tmp_path: Path, web: tuple[str, ...]) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()  # root may read any file
+    watch = _lines(tmp_path, ".", *web)
+    out, err = watch.communicate(timeout=60)
+    assert (watch.returncode, out) == (2, "")
+    assert err == "metrics.jsonl cannot be read: Is a directory.\n"
+
+
+def test_without_a_terminal_the_wait_is_told_once(tmp_path: Path, training: Training) -> None:
+    watch = _lines(tmp_path)
+    lines = [*_until("Waiting for a run in akka-otel", watch)]
+    training.step()
+    lines += _until("step 1", watch)
+    watch.terminate()
+    watch.communicate(timeout=60)
+    assert len(lines) == 2
+
+
 def test_a_replayed_run_is_over(tmp_path: Path) -> None:
     """Its log does not tell how it ended, and no process of it is on this machine."""
     record(tmp_path / "past", 3, **{names.ATTR_REPLAY_FORMAT.name: names.ReplayFormat.VERL_FILE})

@@ -94,6 +94,16 @@ def test_a_run_says_how_it_ended(trained: Callable[..., Path], error: BaseExcept
     assert str(only(*files(folder)).ending) == "no end recorded"
 
 
+def test_another_program_s_job_that_a_request_stopped_is_paused(trained: Callable[..., Path]) -> None:
+    """No engine knows of such requests."""
+    path = trained() / "traces.jsonl"
+    spans = json.loads(path.read_text())
+    job = spans["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]
+    job["attributes"] = [{"key": names.ATTR_PAUSE_POLICY.name, "value": {"stringValue": "fresh"}}]
+    path.write_text(json.dumps(spans) + "\n")
+    assert str(only(path).ending) == "paused"
+
+
 def test_a_job_that_only_evaluated_has_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its only export comes after its end."""
     start_training(tmp_path, monkeypatch, SFTStep(eval_loss=2.5)).close()

@@ -95,6 +95,8 @@ def _live(follower: Follower, console: Console) -> Run:
 def _lines(follower: Follower, console: Console) -> Run:
     """A line for each look that found a new step."""
     told: int | None = -1
+    if follower.look() is None and not follower.unreadable:
+        console.print(_waiting(follower), soft_wrap=True)
     for run in _looks(follower):
         if run is not None and run.step != told:
             told = run.step
@@ -107,15 +109,30 @@ def _lines(follower: Follower, console: Console) -> Run:
 def _looks(follower: Follower) -> Iterator[Run | None]:
     while True:
         run = follower.look()
+        stop_where_unreadable(follower, run)
         if run is not None and is_over(run):
             run = follower.look()  # what its process wrote between our reading and its end
         yield run
         time.sleep(LOOK_S)
 
 
+def stop_where_unreadable(follower: Follower, run: Run | None) -> None:
+    """Ends the watching where there is something, but it cannot be read: that does not pass by waiting.
+
+    Raises:
+        Exit: it is so.
+    """
+    if run is None and follower.unreadable:
+        raise stop(follower.unreadable, code=2)
+
+
+def _waiting(follower: Follower) -> str:
+    return f"Waiting for a run in {printable(str(follower.path), longest=len(str(follower.path)))}"
+
+
 def _picture(run: Run | None, follower: Follower, console: Console) -> RenderableType:
     if run is None:
-        return Text(f"Waiting for a run in {printable(str(follower.path), longest=len(str(follower.path)))}")
+        return Text(_waiting(follower))
     above = [*header(run)]
     rows = max(console.height - len(above) - 3, 3)
     shown = [essentials(run.session, ESSENTIAL, console.width, rows)] if run.session else []

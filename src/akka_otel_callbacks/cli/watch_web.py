@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from akka_otel_callbacks.cli.output import printable, stdout, stop
-from akka_otel_callbacks.cli.watch import LOOK_S, is_well
+from akka_otel_callbacks.cli.watch import LOOK_S, is_well, stop_where_unreadable
 from akka_otel_callbacks.common.export.selection import runs_folder
 from akka_otel_callbacks.reading import Run
 from akka_otel_callbacks.reading.follower import Follower, is_over
@@ -32,6 +32,7 @@ def watch_web(path: Path | None, port: int) -> bool:
     follower, live = Follower(path or runs_folder(os.environ)), LivePage()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = follower.look()
+    stop_where_unreadable(follower, run)
     if run is not None and is_over(run):  # a page that ends at once would be of no use
         return _over(follower, run)
     try:
@@ -56,6 +57,7 @@ def _follow(follower: Follower, live: LivePage) -> bool:
     heard, over = 0, False
     while not over:
         run = follower.look()
+        stop_where_unreadable(follower, run)
         over = run is not None and is_over(run)
         if over:
             run = follower.look()  # what its process wrote between our reading and its end

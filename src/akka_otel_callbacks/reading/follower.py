@@ -22,6 +22,8 @@ class Follower:
         self.place: Path | None = None
         self.runs: list[Run] = []
         """What the files told at the last look, the newest last: the run, and its earlier attempts."""
+        self.unreadable = ""
+        """What is there and could not be read at the last look, with the reason. Empty where all could."""
         self._name: str | None = None
         self._reader = Reader()
 
@@ -32,13 +34,22 @@ class Follower:
                 below = [self.path] if files(self.path) else runs(self.path)
                 self.place = below[-1] if below else None
             self._reader.add(files(self.place) if self.place else ())
-        except OSError:  # not there yet, or not any more
+        except OSError as error:
+            self.unreadable = _unreadable(self.path, error)
             return None
         found = self._reader.read(growing=True)
+        sources = self._reader.sources.items()
+        self.unreadable = next(filter(None, (_unreadable(path, source.error) for path, source in sources)), "")
         if self._name is None and found:
             self._name = max(found, key=lambda run: (run.is_training, run.newest_ns)).name
         self.runs = [run for run in found if run.name == self._name]
         return self.runs[-1] if self.runs else None
+
+
+def _unreadable(path: Path, error: OSError | None) -> str:
+    if error is None or isinstance(error, FileNotFoundError):  # not there yet, or not any more
+        return ""
+    return f"{path} cannot be read: {error.strerror}."
 
 
 def is_over(run: Run) -> bool:
