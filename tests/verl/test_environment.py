@@ -83,7 +83,7 @@ def test_an_id_that_nobody_can_use_is_not_handed_on(ray: Any, caplog: pytest.Log
     told = handed_on.forwarded(variables(ray, OTEL_RESOURCE_ATTRIBUTES=f"{RUN_ID}=%20,team=blue"))
     assert not {RUN_ID, ATTEMPT} & told.keys()
     assert told["team"] == "blue"
-    assert f"{RUN_ID}=' ' is not at most 256 printable characters" in caplog.text
+    assert f"{RUN_ID}=' ' is not an ID (at most 256 printable characters" in caplog.text
 
 
 @pytest.mark.parametrize("name", SECRETS)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from akka_otel_callbacks.common.run.attributes import is_attempt, is_run_id
 from akka_otel_callbacks.common.run.identity import generated_run_id, identify
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -157,7 +158,7 @@ def test_a_malformed_value_is_one_warning_and_no_value(
 def test_an_id_that_nobody_can_see_or_type_is_none(value: str, log: pytest.LogCaptureFixture) -> None:
     found = identify(pairs(run_id=value), engine={}, run_id="generated")
     assert found.run_id == "generated"
-    assert "at most 256 printable characters with a letter or a digit" in log.text
+    assert "is not an ID (at most 256 printable characters, with a letter or a digit)" in log.text
     assert len(log.text) < 400, "a long value is not repeated"
 
 
@@ -202,8 +203,8 @@ def test_whatever_is_given_the_identity_can_be_sent(variable: str, engine: dict,
     known = {attribute.name: attribute for attribute in names.RESOURCE_ATTRIBUTES}
     for name, value in found.attributes.items():
         assert type(value) in ((known[name].type,) if name in known else (str, int, float, bool))
-    assert found.run_id
-    assert found.attempt is not None
+    assert is_run_id(identify({"OTEL_RESOURCE_ATTRIBUTES": variable}, engine={}, arguments=arguments).run_id)
+    assert is_attempt(found.attempt)
     sent = {pair.key for pair in _encode_attributes(found.resource().attributes)}
     assert {name for name in found.attributes if name in known} <= sent
 

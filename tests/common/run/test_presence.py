@@ -36,9 +36,12 @@ print("ended", flush=True)
 sys.stdin.readline()
 """
 FORK = """
+begun, begin = os.pipe()
 if os.fork() == 0:  # as the workers of a data loader, which may live on where the training is killed
+    os.write(begin, b"!")
     sys.stdin.read()
     os._exit(0)
+os.read(begun, 1)
 """
 
 

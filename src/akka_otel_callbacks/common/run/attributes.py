@@ -37,7 +37,7 @@ def is_attempt(value: Any) -> TypeGuard[int]:
 
 
 USABLE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    names.ATTR_RUN_ID.name: (is_run_id, f"at most {LONGEST_ID} printable characters with a letter or a digit"),
+    names.ATTR_RUN_ID.name: (is_run_id, f"an ID (at most {LONGEST_ID} printable characters, with a letter or a digit)"),
     names.ATTR_RUN_ATTEMPT.name: (is_attempt, f"a whole number from 1 to {LARGEST_ATTEMPT}"),
 }
 """Attributes that do not take every value of their type: the check of a value, and what it asks for in words."""
