@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 
 
 Given = tuple[Any, ...]
-"""What an event hands over by position: the arguments, the state and the control, and what else stood there."""
+"""What an event hands over by position: the arguments, the state, the control, and anything after them."""
 Named = Mapping[str, Any]
-"""What it hands over by name."""
+"""What an event hands over by name."""
 ORDER = "args", "state", "control"
-"""The first of them. Another callback may pass on some of these, or all, by name."""
+"""The names of the first three. Another callback may pass some or all of them by name."""
 
 
 def _event_of_step(handle: Callable[[Any, Training | None, Given, Named], object]) -> Callable[..., None]:
-    """`guarded` for the events of each step, with the training that the event is of. They hand over six things by name.
-    To unpack and pack them once more, as any wrapper does that passes them on, took a tenth of the training thread's
-    time."""
+    """`guarded` for the events of each step, which also finds the event's training. Such an event hands over six things
+    by name. A wrapper that unpacks and packs them once more took a tenth of the training thread's time."""
     where = handle.__qualname__
 
     def event(self: AkkaTelemetryCallback, *given: Any, **named: Any) -> None:
@@ -110,10 +109,11 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     @property
     def meter(self) -> Meter:
-        """For metrics of your own: `callback.meter.create_counter("solved")`. They are exported with the run's figures,
-        under the run's resource, by the process that publishes these. It can be used before, between and during
-        trainings; totals go on from one to the next, also where the environment asks for deltas. In a forked child they
-        begin anew. A callback of an observable instrument runs on the exporter's thread and must not wait for anything.
+        """A meter for metrics of your own: `callback.meter.create_counter("solved")`. They are exported with the run's
+        figures, under the run's resource, by the process that publishes these. You can use it before, between and
+        during trainings. Totals go on from one training to the next, also if the environment asks for deltas. In a
+        forked child they begin anew. A callback of an observable instrument runs on the exporter's thread and must not
+        wait for anything.
         """
         return self._session.meter()
 
@@ -192,7 +192,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             self._session.end(training)
 
     def _joined(self, args: TrainingArguments, state: TrainerState) -> Training | None:
-        """The state's training, where the callback joins in the middle of it and begins there."""
+        """The training of a state, if the callback joins in the middle of it. It begins there."""
         run = running(state)
         if run is None or any(met is self for met in run.met):
             return None
@@ -215,13 +215,14 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         self._session.begin(trainer, args, state, self._hears(trainer))
 
     def _hears(self, trainer: Trainer | None) -> Callable[[], bool]:
-        """Whether the callback is still one of the trainer's. One that another callback calls never was."""
+        """A function that says whether the callback is still one of the trainer's. A callback that another callback
+        calls never was one of them."""
         if trainer is None or not _is_among(self, _callbacks(trainer)):
             return lambda: True
         watched, place = weakref.ref(trainer), [*map(id, _callbacks(trainer))].index(id(self))
 
         def hears() -> bool:
-            """Asked at each tapped call, a dozen times a step. To search the list takes three times as long."""
+            """Called at each tapped call, a dozen times a step. Searching the list would take three times as long."""
             found: Any = watched()
             try:
                 if found.callback_handler.callbacks[place] is self:
@@ -233,7 +234,7 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
         return hears
 
     def _stands_back(self, trainer: Trainer | None) -> bool:
-        """A trainer has one telemetry: that of the first of our callbacks."""
+        """Whether another of our callbacks publishes this trainer. The first one does."""
         first = next((found for found in _callbacks(trainer) if isinstance(found, AkkaTelemetryCallback)), self)
         return first is not self
 
@@ -243,13 +244,14 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
 
     @property
     def telemetry(self) -> Telemetry | None:
-        """The telemetry of the current training, the latest of several. None outside of a training. Pass it to
-        `akka_otel_callbacks.checkpoints`. Do not close it."""
+        """The telemetry of the current training, or of the latest if there are several. None outside of a training.
+        Pass it to `akka_otel_callbacks.checkpoints`. Do not close it."""
         return self._session.telemetry()
 
     @property
     def attempt(self) -> Attempt | None:
-        """The run ID and attempt number of the same training, `run_id` and `number`, to name things after them."""
+        """The run's ID and the attempt's number of the current training, `run_id` and `number`, to name things after
+        them."""
         telemetry = self.telemetry
         return None if telemetry is None else attempt_of(telemetry)
 
@@ -264,5 +266,5 @@ def _callbacks(trainer: Trainer | None) -> list[Any]:
 
 
 def _is_among(callback: object, callbacks: list[Any]) -> bool:
-    """As itself: how others compare is their own affair, and may fail."""
+    """Whether this very object is in the list. Callbacks may define `==`, which may fail."""
     return id(callback) in map(id, callbacks)

@@ -26,16 +26,16 @@ class Job:
     efficiency: Efficiency | None
     rows: LogRows
     alone: bool
-    """Whether this process is the only one, so that what it trains on is all."""
+    """Whether this process is the only one, so that it sees everything that is trained on."""
 
 
 @dataclass(slots=True)
 class StepCapture:
-    """What every kind of step leaves behind. The training thread fills it in while the step goes on. From the step's
-    end on it belongs to the translator's thread.
+    """What every kind of step leaves behind. The training thread fills it in during the step. From the end of the step
+    on it belongs to the translator's thread.
 
-    It has the `time.perf_counter` of each event, None for one that did not come. The lists are handed in, because a
-    `default_factory` takes the training thread as long as all the rest.
+    It has the `time.perf_counter` of each event, or None if the event did not come. The lists are arguments, because a
+    `default_factory` takes the training thread as long as everything else.
     """
 
     job: Job
@@ -43,26 +43,26 @@ class StepCapture:
     """The micro-batches' losses, already scaled so that their sum is the update's loss."""
     begin: float | None = None
     interrupted: float | None = None
-    """The end of an epoch, where it came within the step's accumulation."""
+    """The end of an epoch, if it came within the step's accumulation."""
     gradients: float | None = None
     optimized: float | None = None
     end: float | None = None
     earlier_s: float = 0.0
-    """Of the micro-batches before `begin`, where an epoch ended within the step's accumulation."""
+    """The time of the micro-batches before `begin`, if an epoch ended within the step's accumulation."""
     number: int = 0
     epoch: float | None = None
     grad_norm: Any = None
     learning_rate: Any = None
     memory: StepMemory | None = None
     marks: Sequence[Mark] = ()
-    """Of TRL's buffers, from the end of the step before to that of this one."""
+    """The marks of TRL's buffers, from the end of the step before to the end of this one."""
 
     def deliver(self, recorder: Recorder) -> None:
         """Makes a step of it, on the translator's thread."""
         raise NotImplementedError
 
     def go_on(self, now: float) -> None:
-        """The step goes on in the next epoch. What came between is no part of it."""
+        """Notes that the step goes on in the next epoch. The time between is no part of it."""
         self.earlier_s += _between(self.begin, self.interrupted) or 0.0
         self.begin, self.interrupted = now, None
 
@@ -80,7 +80,7 @@ class StepCapture:
         return None if seconds is None else seconds + self.earlier_s
 
     def values(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """What the step itself said, by TRL's log key; of TRL's buffers those keys only."""
+        """The step's own values by TRL's log key. `keys` limits what is read of TRL's buffers."""
         values: dict[str, Any] = new_values(self.marks, keys)
         values["grad_norm"], values["learning_rate"] = self.grad_norm, self.learning_rate
         return values
@@ -94,8 +94,8 @@ class StepCapture:
         return step
 
     def _loss(self) -> float | None:
-        """With several processes, that of this one's batches is not the update's. But its NaN is: the mean over all
-        processes is then NaN, too."""
+        """The update's loss. With several processes, the loss of this one's batches is not the update's, unless it is
+        NaN: then the mean over all processes is NaN, too."""
         loss = total(self.losses) if self.losses else None
         return loss if self.job.alone or (loss is not None and not math.isfinite(loss)) else None
 
@@ -104,7 +104,7 @@ class StepCapture:
             step.mfu = self.job.efficiency.mfu(positions, update_s)
 
     def set_tokens(self, step: Step, tokens: float) -> None:
-        """Tokens and tokens per second and device; both absent in a step without."""
+        """Sets the tokens, and the tokens per second and device. A step without tokens has neither."""
         if tokens > 0:
             step.tokens = tokens
             step.throughput = tokens / step.duration_s / self.job.devices if step.duration_s else None
@@ -115,7 +115,7 @@ class StepCapture:
 
 
 def total(losses: Sequence[Any]) -> float | None:
-    """The sum, None where one of them is no number."""
+    """The sum. None if one of the losses is no number."""
     found = [number(loss) for loss in losses]
     return sum(loss for loss in found if loss is not None) if None not in found else None
 

@@ -34,15 +34,15 @@ class Emit(Protocol):
 
 CaptureT = TypeVar("CaptureT", bound=StepCapture)
 PLAIN_TENSOR = "Tensor"
-"""The class of a tensor of one process. It is told by its name, because a question for an attribute that is not there
-takes ten times as long."""
+"""The name of the class of a tensor that is not sharded. Asking for an attribute that is not there would take ten times
+as long."""
 SAVE, EVAL = names.SftStepPhase.SAVE_CHECKPOINT, names.SftStepPhase.EVAL
-"""Phases of either loop, under one name."""
+"""Phases that both kinds of loop have."""
 
 
 @dataclass(slots=True)
 class TranslatedStep:
-    """A capture that is translated already."""
+    """A capture that has been translated already."""
 
     step: Step
 
@@ -67,9 +67,9 @@ class Loop(Generic[CaptureT]):
 
     step_type: type[Step]
     gives: ClassVar[Mapping[str, tuple[Metric, ...]]]
-    """By hook, what comes from there."""
+    """The metrics that come from each hook."""
     step: CaptureT
-    """The one that is under way, or the latest."""
+    """The step that is under way, or the latest one."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class Loop(Generic[CaptureT]):
         self._number = state.global_step
         self._counts_epochs = has_length(getattr(trainer, "train_dataset", None))
         self.missing: list[str] = []
-        """What this trainer lacks of what the loop reads; the log rows stand in for it where they can."""
+        """The methods and buffers that the loop reads and this trainer lacks. The log rows stand in for them where they
+        can."""
         self._memory = memory_account(trainer, args)
         self._watch_memory(trainer)
         self._wrap_common(trainer)
@@ -101,8 +102,8 @@ class Loop(Generic[CaptureT]):
     # The events of a step, in their order.
 
     def begin_step(self) -> None:
-        """A step whose accumulation the end of an epoch cut short begins again: the gradient is kept, and so are the
-        figures of the micro-batches that it is from."""
+        """Begins a step, or goes on with one that the end of an epoch interrupted. Its gradient is kept, and so are the
+        figures of its micro-batches."""
         if self._memory_begins is not None:
             self._memory_begins()
         if self._in_step:
@@ -111,7 +112,7 @@ class Loop(Generic[CaptureT]):
             self.step, self._in_step = self._begun(perf_counter()), True
 
     def epoch_ended(self) -> None:
-        """Right after a micro-batch: where the step goes on in the next epoch, what comes between is no part of it."""
+        """Comes right after a micro-batch. If the step goes on in the next epoch, the time between is no part of it."""
         self.step.interrupted = perf_counter()
 
     def gradients_ready(self, optimizer: Any) -> None:
@@ -125,7 +126,7 @@ class Loop(Generic[CaptureT]):
         self.step.optimized = perf_counter()
 
     def end_step(self, state: TrainerState) -> bool:
-        """Hands on what the step left behind. False where the step's begin failed: `step` is then the one before."""
+        """Hands on what the step left behind. False if the step's begin failed: `step` is then the one before."""
         if not self._in_step:
             return False
         step = self.step
@@ -150,15 +151,15 @@ class Loop(Generic[CaptureT]):
             self._emit(capture)
 
     def close(self) -> None:
-        """The training has ended, maybe in the middle of a step."""
+        """Called when the training has ended, maybe in the middle of a step."""
 
     def _row_can_add(self) -> bool:
         """Whether the latest step may lack something that a row has."""
         return True
 
     def unused(self, state: TrainerState) -> dict[str, tuple[Metric, ...]]:
-        """The sources that the trainer has and has not used so far, and what comes from there: hosts inherit TRL's
-        methods and go another way. In the first step each of them is used, so that it is asked after it."""
+        """The sources that the trainer has but has not used so far, and the metrics that come from them. Hosts inherit
+        TRL's methods and may not call them. TRL uses each of them in the first step, so this is asked after it."""
         return {name: self.gives[name] for name in sorted(self._listener.uncalled) if name in self.gives}
 
     def _keeps(self, key: str) -> bool:
@@ -166,30 +167,30 @@ class Loop(Generic[CaptureT]):
         return bool((_training_buffers(self._trainer_ref()) or {}).get(key))
 
     def _begun(self, now: float | None) -> CaptureT:
-        """A step that begins now. None for what comes before the first one."""
+        """The capture of a step that begins at `now`. None stands for what comes before the first step."""
         raise NotImplementedError
 
     def _ended(self, state: TrainerState) -> None:
-        """Fills in what is known at the step's end."""
+        """Fills in what is known at the end of the step."""
         raise NotImplementedError
 
     def _translated(self, values: Mapping[str, Any]) -> Step:
-        """Log keys to figures."""
+        """The figures of a log row."""
         raise NotImplementedError
 
     def in_training(self) -> bool:
-        """TRL's own test for training against evaluation."""
+        """Whether the trainer trains and does not evaluate, by TRL's own test."""
         trainer = self._trainer_ref()
         return trainer is not None and bool(trainer.model.training)
 
     def _mark(self) -> None:
-        """Takes note of what the trainer's buffers have got."""
+        """Notes how far the trainer's buffers are filled."""
         trainer = self._trainer_ref()
         self._marks.append(mark(trainer._metrics["train"] if trainer is not None and self._has_buffers else {}))
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
-        """Guarded apart from the rest: if the memory fails, a step still has its clock. Without parts, as in a job of
-        several GPUs, there is something to do at a step's end only."""
+        """Sets up the account of memory. It is guarded by itself: if it fails, a step still has its times. Without
+        parts, as in a job of several GPUs, it has something to do at the end of a step only."""
         account = self._memory
         self._memory_begins = guarded(account.begin_step) if account.has_parts else None
         self._memory_of_gradients = guarded(account.before_optimizer_step) if account.has_parts else None
@@ -219,7 +220,8 @@ class Loop(Generic[CaptureT]):
 
     @staticmethod
     def _grad_norm_source(trainer: Trainer | None) -> tuple[Any, str]:
-        """transformers 5 has one method for every way to a norm; before, the accelerator clips and returns it."""
+        """Where the gradient's norm comes from. transformers 5 has one method for all ways to it. Before, the
+        accelerator clips and returns it."""
         if hasattr(trainer, "_get_grad_norm"):
             return trainer, "_get_grad_norm"
         return getattr(trainer, "accelerator", None), "clip_grad_norm_"
@@ -229,12 +231,12 @@ class Loop(Generic[CaptureT]):
         self.step.grad_norm = norm
 
     def _stepped(self, loss: Any, args: Arguments) -> None:
-        """One micro-batch of the update."""
+        """Notes one micro-batch of the update."""
         self.step.losses.append(copied(loss))
 
 
 def has_length(dataset: Any) -> bool:
-    """Whether a dataset says how long it is. Of one that does not, transformers counts epochs by the planned steps."""
+    """Whether a dataset says how long it is. If it does not, transformers counts epochs by the planned steps."""
     try:
         return len(dataset) >= 0
     except Exception:  # noqa: BLE001 - a dataset of a user's own may raise anything
@@ -242,14 +244,14 @@ def has_length(dataset: Any) -> bool:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether the value is one number that can be read; of a sharded tensor only a collective can."""
+    """Whether the value is one number that can be read. Reading a sharded tensor would take a collective."""
     return isinstance(value, float) or (value.__class__.__name__ == PLAIN_TENSOR and value.ndim == 0)
 
 
 def copied(value: Any) -> Any:
-    """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be written over before it is
-    read. A copy on its device waits for nothing, and neither does the number of a plain tensor in main memory, which
-    costs a fifth."""
+    """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be overwritten before it is
+    read. Copying it on its device waits for nothing. Neither does reading a plain tensor in main memory, which takes a
+    fifth of the time of a copy."""
     if value.__class__ is float:
         return value
     if value.__class__.__name__ == PLAIN_TENSOR and value.is_cpu and value.ndim == 0:
@@ -259,8 +261,8 @@ def copied(value: Any) -> Any:
 
 
 def _training_buffers(trainer: Trainer | None) -> Mapping[str, list[Any]] | None:
-    """TRL's per-step buffers of the training. None for a trainer that keeps none, or keeps them in another form.
-    Asynchronous trainers fill theirs when the step has ended: what is there then is the step before's."""
+    """TRL's buffers of the training's steps. None for a trainer that has none, or has them in another form.
+    Asynchronous trainers fill theirs after the end of a step, so they would show the step before."""
     buffers = None if hasattr(trainer, "_log_step_metrics") else getattr(trainer, "_metrics", None)
     training = buffers.get("train") if isinstance(buffers, Mapping) else None
     return training if isinstance(training, Mapping) else None

@@ -1,4 +1,5 @@
-"""What an update's micro-batches hold: positions, tokens, labels. Sums stay on their device until they are read."""
+"""Counts what the micro-batches of an update hold: positions, tokens, labels. Sums stay on their device until they are
+read."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ class Mask:
     """False for a mask of pairs of positions (3-D, 4-D), or of another kind."""
 
     def tokens(self) -> float | None:
-        """The positions that hold a token. None where the mask does not say. An integer mask may number the sequences
-        of a pack instead of 1; of floats only zeros and ones are a mask, others are added to the scores."""
+        """The number of positions that hold a token. None if the mask does not say. An integer mask may number the
+        sequences of a pack instead of having ones. A mask of floats counts only if it has nothing but zeros and ones:
+        other floats are added to the scores."""
         kept, total = number(self.kept), number(self.sum)
         if not self.readable or kept is None or (not self.integers and (kept != total or not kept)):
             return None
         return kept
 
     def is_of_ones(self) -> bool:
-        """Whether its sum, which TRL takes for the tokens, is their number."""
+        """Whether the sum of the mask, which TRL takes for the tokens, is their number."""
         return self.tokens() is not None and self.tokens() == number(self.sum)
 
 
@@ -43,11 +45,11 @@ class MicroBatch:
     positions: int
     mask: Mask | None
     labels: Any
-    """How many positions have a label that the loss counts, shifted by one. None where that is not known."""
+    """How many positions have a label that the loss counts, shifted by one. None if that is not known."""
 
 
 def micro_batch(batch: Any) -> MicroBatch:
-    """What a batch of the trainer's holds. On a device this only queues the sums."""
+    """Counts one batch of the trainer. On a device this only queues the sums."""
     values: Mapping[str, Any] = batch if isinstance(batch, Mapping) else {}
     ids: Any = values.get("input_ids")
     positions = ids.numel() if hasattr(ids, "numel") else 0
@@ -72,14 +74,14 @@ def _labels(values: Mapping[str, Any], ids: Any) -> Any:
 
 
 def padding(batches: Sequence[MicroBatch]) -> float | None:
-    """The share of token positions that hold no token. None without masks, or where a mask does not say."""
+    """The share of positions that hold no token. None without masks, or if a mask does not say."""
     masks = [batch.mask for batch in batches if batch.mask is not None]
     positions, tokens = sum(mask.positions for mask in masks), _tokens(masks)
     return 1.0 - tokens / positions if positions and tokens is not None else None
 
 
 def unpadded(batches: Sequence[MicroBatch]) -> float | None:
-    """How many tokens the masks of all batches say there are. None where one of them does not say."""
+    """The number of tokens in all batches, by their masks. None if one of them does not say."""
     masks = [batch.mask for batch in batches if batch.mask is not None]
     return _tokens(masks) if masks and len(masks) == len(batches) else None
 
@@ -95,6 +97,6 @@ def are_counted(batches: Sequence[MicroBatch]) -> bool:
 
 
 def counted(counts: Sequence[Any]) -> list[float] | None:
-    """The counts of a step's micro-batches as numbers. None where one of them is not known."""
+    """The counts of a step's micro-batches as numbers. None if one of them is not known."""
     found = [number(count) for count in counts]
     return [count for count in found if count is not None] if None not in found else None

@@ -1,7 +1,7 @@
 """What TRL has appended to its metric buffers: a step's own values, whatever its `logging_steps` and strategy are.
 
-TRL appends each value to a list in `trainer._metrics["train"]` as it arises, and drops all lists at each log of the
-training. A log of an evaluation leaves them, and leftovers of an earlier training may be in them.
+TRL appends each value to a list in `trainer._metrics["train"]` at once, and drops all lists at each log of the
+training. It keeps them at a log of an evaluation, and they may have leftovers of an earlier training.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ NewValues = dict[str, list[Any]]
 
 
 Mark = tuple[Mapping[str, Any], Sequence[int]]
-"""How far the buffers are filled at one moment: the lists, and their lengths in the same order. It is all that the
-training thread takes: nothing but the ends of the lists changes, so that what lies between two marks can be read later.
+"""How far the buffers are filled at one moment: the lists, and their lengths in the same order. The training thread
+takes no more than that. Lists only grow at their ends, so what lies between two marks can be read later.
 """
 
 
@@ -28,11 +28,11 @@ def mark(buffers: Mapping[str, Any]) -> Mark:
 
 
 def new_values(marks: Sequence[Mark], keys: Iterable[str] | None = None) -> NewValues:
-    """What was appended from each mark to the next. A list that is not the one of the mark before was begun anew after
-    a log; `num_tokens` is always a new list of one.
+    """What was appended from each mark to the next. If a list is not the same as at the mark before, it was begun anew
+    after a log. `num_tokens` is always a new list of one value.
 
     Args:
-        keys: which are read. None reads all of them.
+        keys: the keys to read. None reads all.
     """
     found: NewValues = {}
     for (old, old_lengths), (lists, lengths) in pairwise(marks):

@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 
 Phase = names.RlStepPhase
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
-"""Loss types that TRL normalizes by the tokens of the whole step, so that its micro-batches' losses add up to the
-step's. Of the others the step's loss is their mean."""
+"""Loss types that TRL normalizes by the tokens of the whole step, so that the losses of its micro-batches add up to the
+step's. With all others the step's loss is their mean."""
 # Of `_calculate_rewards(self, inputs, prompts, completions, completion_ids_list)`:
 PROMPTS_ARGUMENT = 2, "prompts"
 COMPLETION_IDS_ARGUMENT = 4, "completion_ids_list"
 
 
 class Trained(NamedTuple):
-    """What one micro-batch of an update was made of. It is counted later, where nothing waits for it."""
+    """The inputs of one micro-batch of an update. They are counted later, on a thread that nothing waits for."""
 
     prompts: Any
     """Token IDs [rollouts, positions]."""
     mask: Any
-    """Of the completions' tokens [rollouts, positions]."""
+    """The mask of the completions' tokens [rollouts, positions]."""
     own: Any
-    """Of those that the model generated itself, where there are tools."""
+    """The mask of the tokens that the model generated itself, if there are tools."""
 
     def is_known(self) -> bool:
-        """Whether it is what TRL is known to hand over."""
+        """Whether the inputs have the form that TRL gives them."""
         return hasattr(self.prompts, "numel") and hasattr(self.mask, "numel")
 
     def tokens(self) -> Any:
-        """How many the loss counts."""
+        """The number of tokens that the loss counts."""
         return (self.mask if self.own is None else self.mask * self.own).count_nonzero()  # half of what a sum takes
 
 
@@ -58,7 +58,7 @@ class Setting:
     """What is the same for every step of a training of this kind."""
 
     by_sequence: bool
-    """Whether a sequence has one probability ratio, not each of its tokens one."""
+    """Whether there is one probability ratio for a sequence, and not one for each of its tokens."""
     losses_add_up: bool
     terms: Sequence[str]
     weights: Mapping[str, float]
@@ -74,22 +74,22 @@ class RLCapture(StepCapture):
     lengths: list[int]
     """Own tokens of each completion."""
     scores: list[tuple[Any, Any]]
-    """Per scoring: a tensor [rollouts, terms] of unweighted scores with NaN for none, and the weights [terms] of that
+    """For each scoring, a tensor [rollouts, terms] of unweighted scores, NaN for none, and the weights [terms] at that
     moment."""
     graded: list[Batch]
-    """Per scoring, what it took."""
+    """For each scoring, the calls of the reward functions."""
     batches: list[tuple[Any, Any, Any]]
-    """The fields of a `Trained` each: a plain tuple takes the training thread a tenth of the time."""
+    """For each micro-batch, the fields of a `Trained`. A plain tuple takes the training thread a tenth of the time."""
     accumulated: float
     """How many micro-batches a loss is divided by."""
     generation_s: float | None
     reward_s: float | None
     timed: bool
-    """Whether generation can be told from the update: TRL before 0.24 has no method for it."""
+    """Whether generation can be told from the update. TRL before 0.24 has no method that generates."""
     tokens: int
 
     def __init__(self, job: Job, setting: Setting, begin: float | None = None) -> None:
-        """Without keywords, because a dozen of them take the training thread as long as all the rest."""
+        """It takes no keywords, because a dozen of them take the training thread as long as everything else."""
         super().__init__(job, [], begin)
         self.setting = setting
         self.lengths, self.scores, self.graded, self.batches = [], [], [], []
@@ -98,7 +98,8 @@ class RLCapture(StepCapture):
 
     @property
     def values_held(self) -> int:
-        """A number of Python's takes about the memory of four positions of a mask."""
+        """How much the capture holds, in Python numbers. Such a number takes about the memory of four positions of a
+        mask."""
         held = positions(self._updated()).tokens // 4
         for graded in self.graded:
             held += values_held(graded)
@@ -125,7 +126,7 @@ class RLCapture(StepCapture):
         self.record(step, recorder)
 
     def _scores(self) -> list[tuple[Any, Any]]:
-        """What TRL is known to give. For anything else the log's figures stand."""
+        """The scores that have the form that TRL gives them. In place of any others, the figures of the log stay."""
         terms = len(self.setting.terms)
         return [
             (scores, weights)
@@ -134,12 +135,12 @@ class RLCapture(StepCapture):
         ]
 
     def _updated(self) -> list[Trained]:
-        """For anything else than what is known no figure is computed."""
+        """The micro-batches. Empty if one of them has an unknown form: then no figure is computed from them."""
         batches = [*map(Trained._make, self.batches)]
         return batches if all(batch.is_known() for batch in batches) else []
 
     def _counts(self, updated: Sequence[Trained]) -> dict[str, Sequence[float] | None]:
-        """What its figures are weighted with. Of one micro-batch nothing needs to be."""
+        """The weights of the micro-batches' figures. A single micro-batch needs none."""
         tokens = counted([batch.tokens() for batch in updated]) if self.job.alone and len(updated) > 1 else None
         if not self.setting.by_sequence:
             return {TOKENS: tokens, RATIOS: tokens}
@@ -208,7 +209,8 @@ class RLLoop(Loop[RLCapture]):
         self._scorings.end(0)
 
     def _row_can_add(self) -> bool:
-        """Of transformers' own keys a step of this kind has the loss, the norm and the rate."""
+        """A step of this kind has mostly the loss, the norm and the learning rate by itself, which are all that a row
+        could add."""
         step = self.step
         has_loss = self._job.alone and bool(step.losses)
         return self._rows.everything or not (has_loss and is_scalar(step.grad_norm) and is_scalar(step.learning_rate))
@@ -222,7 +224,7 @@ class RLLoop(Loop[RLCapture]):
             step.lengths += own_lengths(result)
 
     def _trained(self, loss: Any, args: Arguments) -> None:
-        """One micro-batch of the update: `compute_loss(self, model, inputs)`."""
+        """Notes one micro-batch of the update: `compute_loss(self, model, inputs)`."""
         positional, named = args
         try:
             if not positional[0].model.training:
@@ -250,15 +252,15 @@ class RLLoop(Loop[RLCapture]):
 
 
 def _list(value: Any) -> Any:
-    """A tensor's numbers. On a device this waits for it, which is why it happens on the translator's thread."""
+    """A tensor's numbers. This waits for the tensor's device, so it happens on the translator's thread."""
     return value if isinstance(value, list) else value.tolist()
 
 
 def own_lengths(result: Any) -> list[int]:
     """Tokens that the model generated in each completion, from what TRL's `_generate` returns: prompt IDs, completion
-    IDs, and with tools a mask per completion that is 1 on the model's own tokens. The tuple's length changes with
-    the version, so the mask is told by its form. Empty for another form: OnlineDPO returns padded tensors, prompts'
-    masks among them."""
+    IDs, and with tools a mask per completion that is 1 on the model's own tokens. The tuple's length changes with the
+    version, so the mask is known by its form. Empty for a result of another form: OnlineDPO returns padded tensors,
+    among them the prompts' masks."""
     completions = result[1] if isinstance(result, (tuple, list)) and len(result) > 1 else None
     if not isinstance(completions, list) or not completions or type(completions[0]) is not list:
         return []
@@ -277,17 +279,18 @@ def _is_mask(mask: Any, completions: Sequence[Any]) -> bool:
 
 
 def phases(duration_s: float | None, generation_s: float | None, reward_s: float | None) -> dict[str, float | None]:
-    """Generation, scoring, and the update: the step less the two. What did not happen in this step has no time.
+    """The time of generation, of scoring, and of the update, which is the rest of the step. What did not happen in this
+    step has no time.
 
     Args:
-        duration_s: the step's. None where that, or the generation in it, is not known.
+        duration_s: the duration of the step. None if it is not known, or if generation is not known.
     """
     update_s = None if duration_s is None else duration_s - (generation_s or 0.0) - (reward_s or 0.0)
     return {Phase.GEN: generation_s, Phase.REWARD: reward_s, Phase.UPDATE_ACTOR: update_s}
 
 
 def positions(updated: Iterable[Trained]) -> Positions:
-    """Of these the logits are needed for the completions."""
+    """The token positions of an update. Logits are needed for the completions only."""
     scored = sum(batch.mask.numel() for batch in updated)
     return Positions(sum(batch.prompts.numel() for batch in updated) + scored, scored)
 
@@ -295,14 +298,13 @@ def positions(updated: Iterable[Trained]) -> Positions:
 def scored(
     scorings: Iterable[tuple[Iterable[Sequence[float]], Iterable[float]]], terms: Sequence[str], group: int | None
 ) -> ScoredRollouts:
-    """The step's rollouts from the unweighted scores of each, whose meaning, unlike that of the logged ones, is the
-    same in every version of TRL and with every way to scale rewards. A rollout's total is the sum of its weighted
-    scores.
+    """The step's rollouts, from their unweighted scores. These mean the same in every version of TRL and with every
+    scaling of rewards, unlike what is logged. A rollout's total is the sum of its weighted scores.
 
     Args:
-        scorings: per scoring the scores [terms][rollouts], NaN for none, and the terms' weights.
+        scorings: for each scoring, the scores [terms][rollouts], NaN for none, and the weights of the terms.
         terms: the terms' labels, by column.
-        group: rollouts of one prompt, which stand side by side. None where that is not known.
+        group: the number of rollouts of one prompt, which stand side by side. None if it is not known.
     """
     columns: list[list[float | None]] = [[] for _ in terms]
     for scores, weights in scorings:
@@ -318,7 +320,7 @@ def scored(
 
 
 def _shares(scores: Sequence[float], weight: float) -> list[float | None]:
-    """One term's share in each rollout. None where it gave no score."""
+    """One term's share in each rollout. None if it gave no score."""
     shares = [score * weight for score in scores]
     if math.isnan(sum(shares)):
         return [None if math.isnan(share) else share for share in shares]

@@ -26,16 +26,16 @@ class Rewarder(NamedTuple):
     """One reward function."""
 
     label: str
-    """Of its term."""
+    """The label of its term."""
     own: str | None
     """The term that it notes its calls under by itself."""
     module: Any
-    """The reward model. None of a function."""
+    """The reward model. None if it is a function."""
 
 
 class Scorings(Ledger):
-    """The reward functions of a trainer and how long they take, and between `begin` and `end` of a batch the ledger of
-    what is noted within them."""
+    """The reward functions of a trainer, and how long they take. Between `begin` and `end` of a batch it is also the
+    ledger of the calls that they note themselves."""
 
     def __init__(self, trainer: Any, labels: Sequence[str]) -> None:
         super().__init__()
@@ -45,21 +45,21 @@ class Scorings(Ledger):
         self._is_open = False
         self.entries: list[_Timed] = []
         self.heard = False
-        """Whether TRL entered a region of theirs so far."""
+        """Whether TRL has entered a region of one of these functions."""
 
     def own_terms(self) -> set[str]:
         """The terms of functions that note their calls, and so their failures, by themselves."""
         return {each.label for named in self._rewarders.values() for each in named if each.own is not None}
 
     def begin(self) -> None:
-        """The trainer is about to have a batch scored. Where that failed before, it starts anew."""
+        """Called before the trainer has a batch scored. If that failed the last time, the ledger starts anew."""
         if self._is_open:
             self.end(0)
         self._is_open = True
         self.__enter__()
 
     def end(self, rows: int) -> Batch:
-        """The batch is scored."""
+        """Called when the batch has been scored. Returns what was noted of it."""
         if self._is_open:
             self._is_open = False
             self.__exit__()
@@ -70,8 +70,8 @@ class Scorings(Ledger):
         return batch
 
     def around(self, region: Any, trainer: Any, name: str) -> Any:
-        """A region of TRL's as it is heard. Any other one, and that of a function that notes its calls under its very
-        label, stays as it is."""
+        """A region of TRL, in a form that is heard. It stays as it is if it is of no reward function, or of one that
+        notes its calls under its own label."""
         rewarders = self._rewarders.get(name)
         if rewarders is None or self._trainer() is not trainer:
             return region
@@ -87,8 +87,7 @@ class Scorings(Ledger):
 
 
 class _Timed:
-    """TRL's own context with a clock within it, around a function that notes no calls of its own. Then it is what is
-    known of that call."""
+    """TRL's own context with a clock in it, around a function that notes no calls itself."""
 
     __slots__ = ("_device", "_end", "_inner", "_rewarder", "_scorings", "_start")
 
@@ -118,8 +117,8 @@ class _Timed:
 
 
 Batch: TypeAlias = tuple[int, list[_Timed], list[Call]]
-"""What scored one batch: how many rows, what was timed, and what functions noted by themselves. It is a plain tuple,
-because an object costs the training thread a tenth of what the whole timing does."""
+"""The scoring of one batch: the number of rows, what was timed, and what functions noted by themselves. It is a plain
+tuple, because an object would cost a tenth of the whole timing."""
 
 
 def calls_of(batch: Batch) -> Iterable[Call]:
@@ -137,7 +136,7 @@ def values_held(batch: Batch) -> int:
 
 
 class _Relabelled:
-    """The same around a second function of a name, whose calls get its label."""
+    """The same context around a second function of the same name. The function's calls get its label."""
 
     __slots__ = ("_inner", "_ledger", "_rewarder", "_scorings")
 
@@ -158,7 +157,7 @@ class _Relabelled:
 
 
 def tap_regions() -> bool:
-    """Has TRL's regions heard, wherever a trainer's module has a copy of the function. False where there is none."""
+    """Has TRL's regions heard, in every module that has imported the function. False if TRL has no such function."""
     original = getattr(sys.modules.get(PROFILING), REGION, None)
     if original is None:
         return False
@@ -184,7 +183,7 @@ def _tapped(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_order_of_calls(trainer: Any, labels: Sequence[str]) -> Mapping[str, Sequence[Rewarder]]:
-    """By name, the functions that have it. TRL calls the asynchronous ones after all others."""
+    """The functions of each name, in the order of their calls. TRL calls the asynchronous ones after all others."""
     names = getattr(trainer, "reward_func_names", None) or ()
     functions = getattr(trainer, "reward_funcs", None) or ()
     found: dict[str, list[Rewarder]] = {}

@@ -1,8 +1,8 @@
 """Listens to methods of trainers.
 
-They are tapped on their class, once and for good, and a tap asks at each call whether somebody listens to that very
-object. A wrap on the instance would be lost with a temporary trainer, copied with a trainer that is copied, stand in
-the way of a trainer that is pickled, and hide what somebody else patches on the class.
+A method is tapped on its class, once and for good. At each call, the tap asks whether somebody listens to the object of
+the call. A wrapper on the instance would be lost with a temporary trainer, be copied with a trainer, keep a trainer
+from being pickled, and hide what somebody else patches on the class.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Call = Callable[..., Any]
 
 
 Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
-"""What a method was called with: the positional arguments, the object first, and the named ones."""
+"""The arguments of a call: the positional ones, beginning with the object, and the named ones."""
 
 
 def argument(of: Arguments, at: int, name: str) -> Any:
-    """One argument of a call, by its position (0 is the object) or by its name. None where it was not given."""
+    """One argument of a call, by its position (0 is the object) or else by its name. None if it was not given."""
     positional, named = of
     return positional[at] if len(positional) > at else named.get(name)
 
@@ -37,14 +37,15 @@ Hook = Callable[[Any, Arguments, float], None]
 OftenHook = Callable[[Any, Arguments], None]
 """Called after a method of each micro-batch with its result and its arguments."""
 ASKED_EVERY = 8
-"""Of a method that is called often, the calls that pass from one question to its listener to the next. To ask at each
-call takes a tenth of what it costs to hear it."""
+"""How many calls of a method that is called often share one question to its listener. Asking at each call would take a
+tenth of what hearing it costs."""
 
 TAP = "__akka_otel_tap__"
-"""On a tap, the tap itself. What `functools.wraps` makes of a tap has the attribute, too, but is not its value."""
+"""The attribute of a tap that holds the tap itself. A function that `functools.wraps` makes of a tap has the attribute,
+too, but is not its value."""
 
 RETURN_EARLY = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
-"""Methods whose call returns before they have run: there is nothing to hear at its end."""
+"""Kinds of methods that return before they have run, so that there is nothing to hear at the end of a call."""
 
 _changing = threading.RLock()
 """Held while taps and listeners are added and removed. Calls only read what is never changed in place."""
@@ -56,7 +57,7 @@ class _Entry:
 
     listener: Listener
     owner: weakref.ReferenceType[object]
-    """It ends the entry with the owner, so that whoever gets its ID later is not heard in its place."""
+    """Ends the entry with the owner, so that an object that later gets the same ID is not heard in its place."""
     hears: Callable[[], bool]
     after: Callable[..., None]
     before: Callable[[], object] | None = None
@@ -64,16 +65,16 @@ class _Entry:
     inside: set[int] = field(default_factory=set)
     """The threads that are in a call."""
     is_inside: bool = False
-    """Of a method that is called often: one thread does that."""
+    """The same for a method that is called often. Only one thread calls such a method."""
     unasked: int = 0
     """How many calls may pass before `hears` is asked again."""
     is_new: bool = True
-    """Whether the method was not called so far."""
+    """Whether the method has not been called yet."""
 
 
 class _Hearers(dict[int, tuple[_Entry, ...]]):
-    """Who hears the methods of one name, by the object's ID, in the order in which they came. A tap refers to them, and
-    what a tap refers to may be pickled: then it is those of the process that it comes to."""
+    """Who hears the methods of one name, by the object's ID, in the order in which they came. A tap refers to this
+    object and may be pickled with it. In the other process it becomes the one that is there."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -91,18 +92,18 @@ def _hearers(name: str) -> _Hearers:
 
 
 class Listener:
-    """Hears the calls of methods, from the first `after` to `end`. A method is heard by `after` or by `after_often`,
-    never by both.
+    """Hears the calls of methods, from the first `after` to `end`. Each method is heard by either `after` or
+    `after_often`.
 
     Args:
-        hears: asked at each call, of a method that is called often at some calls. A listener that does not hear leaves
+        hears: asked at each call, or at some calls of a method that is called often. If it says no, the listener leaves
             the call alone.
     """
 
     def __init__(self, hears: Callable[[], bool] = lambda: True) -> None:
         self.hears = hears
         self.uncalled: set[str] = set()
-        """The methods that were not called so far."""
+        """The methods that have not been called yet."""
         self._own: dict[tuple[int, str], _Entry] = {}
 
     def after(
@@ -113,10 +114,10 @@ class Listener:
         before: Callable[[], None] | None = None,
         failed: Callable[[BaseException, float], None] | None = None,
     ) -> bool:
-        """Calls `hook` after each call of `owner.name` that returns, `failed` with the exception and the seconds of
-        each that raises, and `before` ahead of each. The call itself, its result and its exceptions pass unchanged,
-        and a failing hook is reported, not raised. Of a call within a call, as of a method that a subclass extends,
-        only the outer one is heard. False where the owner has no such method."""
+        """Calls `before` ahead of each call of `owner.name`, `hook` after each that returns, and `failed`, with the
+        exception and the seconds, after each that raises. The call itself, its result and its exceptions pass
+        unchanged. A failing hook is reported and not raised. If a call is made within a call, such as that of a method
+        that a subclass extends, only the outer one is heard. False if the owner has no such method."""
         if not callable(getattr(owner, name, None)) or not tap(type(owner), name, _heard):
             return False
         guarded_failed = guarded(failed) if failed is not None else None
@@ -124,8 +125,8 @@ class Listener:
         return True
 
     def after_often(self, owner: object, name: str, hook: OftenHook) -> bool:
-        """The same for a method of each micro-batch, which one thread calls. It is not timed, and a listener that hears
-        no longer may be told of a few more calls, unless another one listens. False where the owner has no such method.
+        """The same for a method that one thread calls for each micro-batch. It is not timed. A listener that hears no
+        longer may be told of a few more calls, unless another one listens. False if the owner has no such method.
         """
         if not callable(getattr(owner, name, None)):
             return False
@@ -155,7 +156,7 @@ class Listener:
                 self._forget(owner, name)
 
     def _forget(self, owner: int, name: str) -> None:
-        """The hooks refer to whom a listener is part of."""
+        """Removes an entry. Its hooks hold references to the objects that the listener is a part of."""
         own, hearers = self._own.pop((owner, name), None), _hearers(name)
         if left := tuple(entry for entry in hearers.get(owner, ()) if entry is not own):
             hearers[owner] = left
@@ -164,13 +165,13 @@ class Listener:
 
 
 def tap(owner: type, name: str, tapped: Callable[[Call, str], Call], *, first_only: bool = False) -> bool:
-    """Taps the method on each class of the owner's that defines it, so that it is heard whichever of them is called.
-    What somebody put in a tap's place since stays and is tapped in turn. False where no class has it in a form that
-    can be tapped.
+    """Taps the method on each base of the owner that defines it, so that it is heard whichever of them is called. A
+    function that somebody has put in the place of a tap stays, and is tapped in turn. False if no class has the method
+    in a form that can be tapped.
 
     Args:
         tapped: makes the tap from the method and its name.
-        first_only: only where the calls of such an object's method begin.
+        first_only: whether to tap only the method that a call on the object reaches first.
     """
     classes = [base for base in owner.__mro__ if name in vars(base)]
     with _changing:
@@ -196,7 +197,7 @@ def _tap_own(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> boo
 
 
 def _unbound(method: Any) -> Call:
-    """What a class has under a method's name as a function of the object: it may be any callable, bound or not."""
+    """The method as a function of the object. A class may have any callable under the name, bound or not."""
     if inspect.isfunction(method):
         return method
     if hasattr(type(method), "__get__"):
@@ -209,7 +210,7 @@ def _unbound(method: Any) -> Call:
 
 
 def _heard(call: Call, name: str) -> Call:
-    """The method, which has whoever listens to its object hear of each call."""
+    """The method as a tap: whoever listens to the object hears each call."""
     hearers = _hearers(name)
 
     def tap(*args: Any, **kwargs: Any) -> Any:
@@ -254,8 +255,8 @@ def _heard(call: Call, name: str) -> Call:
 
 
 def _heard_often(call: Call, name: str) -> Call:
-    """The same of a method that a step calls for each of its micro-batches. It has nothing in it that such a method
-    does not need, and all of it stands here: functions of its own would take a fifth more."""
+    """The same for a method that a step calls for each of its micro-batches. It does only what such a method needs, and
+    without helper functions, which would take a fifth more time."""
     hearers = _hearers(name)
 
     def tap(*args: Any, **kwargs: Any) -> Any:
