@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from akka_otel_callbacks.common.clock import MILLISECOND_NS
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import Step
 from akka_otel_callbacks.replay.log import Row
 
-MILLISECOND_NS, SECOND_NS = 10**6, 10**9
+SECOND_NS = 10**9
 LONGEST_S = 1e9
 """No step took as long."""
 
@@ -31,9 +32,9 @@ class Timeline(NamedTuple):
 
 
 def timeline(steps: Sequence[tuple[Row, Step]], ended_ns: int) -> Timeline:
-    """The times that the log has. Where a step has none they are assumed for all: each step lies as far behind the one
-    before as it took, or a second for each of the numbers between the two where that is not known, and the last one at
-    `ended_ns`.
+    """The times in the log. If a step has none, the times of all steps are assumed: each step comes after the one
+    before it by its own duration, or by a second for each step between the two if the duration is not known. The last
+    step is at `ended_ns`.
 
     Args:
         steps: in their order, with the rows that they are from.
@@ -62,12 +63,12 @@ def _logged(steps: Sequence[tuple[Row, Step]]) -> Timeline:
 
 
 def _seconds(step: Step) -> float:
-    """What the step took, or where only its phases were timed, all of them."""
+    """The duration of the step, or the sum of its phases if only these were timed."""
     return step.duration_s or sum(seconds or 0.0 for seconds in (step.timing_s or {}).values())
 
 
 def _gaps(steps: Sequence[tuple[Row, Step]]) -> list[int]:
-    """Nanoseconds from each to the next. None before what amends a step, which was logged with it."""
+    """Nanoseconds from each step to the next. 0 for what amends a step, which was logged with it."""
     gaps, before = [], None
     for row, step in steps:
         if step.number is None or row.number == before:
