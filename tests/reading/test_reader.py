@@ -44,6 +44,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         telemetry = Telemetry.start(identify(os.environ, engine={}, run_id=run_id), RLStep)
         for number in range(1, STEPS + 1):
             telemetry.capture(Report(RLStep(number=number, reward=number / 10)), step=True)
+            time.sleep(0.002)  # each has a millisecond of its own
         telemetry.span(names.SPAN_EVAL, time.time_ns(), time.time_ns())
         logger.warning("it is hot")
         telemetry.close(error)
@@ -151,12 +152,14 @@ def test_a_figure_is_of_the_step_whose_time_it_has(trained: Callable[..., Path])
 def test_one_file_with_every_signal_is_read_as_a_collector_writes_it(
     trained: Callable[..., Path], tmp_path: Path
 ) -> None:
-    lines = [line for path in files(trained()) for line in path.read_bytes().splitlines()]
+    recorded = trained()
+    lines = [line for name in ("metrics", "traces", "logs") for line in (recorded / f"{name}.jsonl").open("rb")]
     folder = tmp_path / "collected"
     folder.mkdir()
-    (folder / "telemetry.json").write_bytes(b"\n".join(lines[1::2]))
-    packed = gzip.compress(lines[0]) + b"".join(gzip.compress(b"\n" + line) for line in lines[2::2])
+    (folder / "telemetry.json").write_bytes(b"".join(lines[1:-1]))
+    packed = gzip.compress(lines[0]) + gzip.compress(lines[-1])
     (folder / "older.json.gz").write_bytes(packed)
+    os.utime(folder / "older.json.gz", (1, 1))
     (folder / "rows.jsonl").write_text('{"prompt": "no telemetry"}\n')
     (folder / "config.json").write_text("{}")
     assert {path.name for path in files(folder)} == {"telemetry.json", "older.json.gz"}
