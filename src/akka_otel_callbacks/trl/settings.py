@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.run.model_name import model_name, run_name
-from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
+from akka_otel_callbacks.common.run.settings import relevant
 from akka_otel_callbacks.common.run.settings_hash import settings_sha
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -70,11 +70,11 @@ def hyperparameters(trainer: Trainer | None, args: TrainingArguments, adapter: A
     said = {
         name: getattr(args, name, value) if name.endswith(TOKEN) else value for name, value in args.to_dict().items()
     }
-    settings: dict[str, Any] = settings_of(said, NO_HYPERPARAMETERS)
+    settings: dict[str, Any] = relevant(said, NO_HYPERPARAMETERS)
     settings["method"] = method(trainer, args)
     settings["rewards"] = list(getattr(trainer, "reward_func_names", None) or [])
     if adapter is not None:
-        settings["adapter"] = settings_of(adapter.to_dict(), ("revision", "peft_version"))
+        settings["adapter"] = relevant(adapter.to_dict(), ("revision", "peft_version"))
     return settings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from akka_otel_callbacks.common.numbers import number
 from akka_otel_callbacks.common.run.model_name import model_name, run_name
-from akka_otel_callbacks.common.run.settings import hyperparameters as settings_of
+from akka_otel_callbacks.common.run.settings import relevant
 from akka_otel_callbacks.common.run.settings_hash import settings_sha
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
@@ -103,7 +103,7 @@ def method(config: Any) -> str | None:
 
 def hyperparameters(config: Any) -> Any:
     """The configuration without what does not change the training."""
-    return settings_of(config, NO_HYPERPARAMETERS)
+    return relevant(config, NO_HYPERPARAMETERS)
 
 
 def _pool(config: Any, path: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.run.settings import hyperparameters
+from akka_otel_callbacks.common.run.settings import relevant
 from akka_otel_callbacks.common.run.settings_hash import settings_sha
 
 NOTHING_LEARNED = """
@@ -48,7 +48,7 @@ SETTINGS = st.dictionaries(st.sampled_from(LEARNED), VALUE | st.lists(VALUE, max
 
 
 def sha(settings: Any) -> str:
-    return settings_sha(hyperparameters(settings))
+    return settings_sha(relevant(settings))
 
 
 def nested(settings: dict, depth: int, **more: Any) -> dict:
@@ -80,8 +80,8 @@ def test_what_is_learned_from_always_changes_it(name: str, learned: dict, depth:
 
 
 def test_every_name_is_told() -> None:
-    assert [name for name in NOTHING_LEARNED if hyperparameters({name: 1})] == []
-    assert [name for name in LEARNED if not hyperparameters({name: 1})] == []
+    assert [name for name in NOTHING_LEARNED if relevant({name: 1})] == []
+    assert [name for name in LEARNED if not relevant({name: 1})] == []
 
 
 @pytest.mark.parametrize(

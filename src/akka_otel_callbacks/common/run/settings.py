@@ -39,7 +39,7 @@ HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 OTHER = re.compile(r"[^a-z0-9]+")
 
 
-def hyperparameters(settings: Any, left_out: Collection[str] = ()) -> Any:
+def relevant(settings: Any, left_out: Collection[str] = ()) -> Any:
     """The settings that make a difference to the training, at any depth. Of a value that is a path or a URL only the
     last part stays, which is the same on every machine.
 
@@ -51,13 +51,13 @@ def hyperparameters(settings: Any, left_out: Collection[str] = ()) -> Any:
         settings = {field.name: getattr(settings, field.name, None) for field in fields(settings)}
     if isinstance(settings, Mapping):
         kept = {
-            key: hyperparameters(value, left_out)
+            key: relevant(value, left_out)
             for key, value in settings.items()
             if key not in left_out and not is_left_out(str(key))
         }
         return {key: value for key, value in kept.items() if value != {}}
     if isinstance(settings, (list, tuple)):
-        return [hyperparameters(item, left_out) for item in settings]
+        return [relevant(item, left_out) for item in settings]
     return last_part(settings) if is_place(settings) else settings
 
 
