@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -235,3 +237,33 @@ def test_a_validation_of_fully_async_is_as_long_as_its_rollouter_says(said: Any,
     check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
     found = [seconds(span) for span in named(receiver.spans(), names.SPAN_EVAL.name)]
     assert found == ([pytest.approx(0.25, abs=1e-6)] if said == 0.25 else [])
+
+
+class FullyAsynchronous:
+    """As verl's trainer, whose validations another process makes. The class is made anew in each process, as by Ray."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+        self.seen: list[dict[str, int]] = []
+        self.made = make()
+
+    async def _fit_validate(self, val_before_train: bool = False) -> None:
+        self.seen.append(pauses())
+        await asyncio.sleep(0.002)
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [None, Fails("my secret")])
+def test_a_validation_that_a_fully_async_trainer_waits_for_has_its_span_where_it_fails(
+    error: Exception | None, receiver: OtlpSink
+) -> None:
+    trainer = type("FullyAsyncTrainer", (FullyAsynchronous,), {})(error)
+    with nullcontext() if error is None else pytest.raises(Fails):
+        asyncio.run(trainer._fit_validate())
+    assert [*trainer.seen, pauses()] == [{"evaluating": 1, "checkpointing": 0}, {"evaluating": 0, "checkpointing": 0}]
+    trainer.made.finish()
+    found = named(receiver.spans(), names.SPAN_EVAL.name)
+    check_trace(receiver.spans(), TRACE_ID, PARENT_ID)
+    assert [span.attributes for span in found] == ([] if error is None else [{ERROR: "Fails"}])
+    assert all(seconds(span) >= 0.002 for span in found)

@@ -18,7 +18,7 @@ from akka_otel_callbacks.verl import run
 from akka_otel_callbacks.verl.attempts import ASYNCHRONOUS_LOOK_S, LOOK_S, Keeper
 from akka_otel_callbacks.verl.callers import calling_trainer
 from akka_otel_callbacks.verl.config import get
-from akka_otel_callbacks.verl.driver import update_clock
+from akka_otel_callbacks.verl.driver import update_clock, validation
 from akka_otel_callbacks.verl.driver.job_memory import JobMemory
 from akka_otel_callbacks.verl.driver.logged_validation import Validations
 from akka_otel_callbacks.verl.driver.saves import Saves, is_asynchronous
@@ -60,6 +60,7 @@ class Backend:
             self._listen(config)
         if self._telemetry.recording or self._telemetry.trace.has_job:
             guarded(self._validations.listen)(calling_trainer(update_clock.FIRST_CALL))
+            guarded(validation.listen)(calling_trainer(validation.WAIT))
             self._checkpoints.start()
         atexit.register(self.finish)  # before the telemetry's own exit, so that workers can still be reached
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,12 +16,23 @@ if TYPE_CHECKING:
 
 TRAINERS = ("RayPPOTrainer", "PPOTrainer")
 """The trainers with a method that validates: v0 and v1. The disaggregated trainers inherit from them."""
+WAIT = "_fit_validate"
+"""The method in which a fully_async trainer waits for a validation. It is called at each step, and mostly returns at
+once."""
 
 
 def install(module: ModuleType) -> None:
     for name in TRAINERS:
         if name in vars(module):
             around(getattr(module, name), "_validate", _time)
+
+
+def listen(trainer: object) -> None:
+    """Hears of the validations of a fully_async trainer, which another process makes and logs how long they took. Ray
+    makes a class of its own of that trainer, so it is hooked when it is there. Others are left alone."""
+    kind = type(trainer)
+    if inspect.iscoroutinefunction(getattr(kind, WAIT, None)):
+        around(kind, WAIT, _time_wait)
 
 
 def of_training() -> Telemetry | None:
@@ -42,3 +54,20 @@ def _time(validate: Call) -> Iterator[None]:
     yield
     telemetry.pauses.end(EVALUATION)
     telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)
+
+
+def _time_wait(validate: Call) -> Iterator[None]:
+    """What went well has its span by the seconds that are logged."""
+    telemetry = of_training()
+    if telemetry is None:
+        return
+    from akka_otel_callbacks.common.recording.pauses import EVALUATION
+    from akka_otel_callbacks.common.vocabulary.names import SPAN_EVAL
+
+    start_ns = now_ns()
+    telemetry.pauses.begin(EVALUATION)
+    yield
+    telemetry.pauses.end(EVALUATION)
+    if validate.error is not None:
+        telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)
+        telemetry.flush(0)  # verl ends this process with SIGKILL
