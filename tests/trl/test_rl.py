@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from akka_otel_callbacks.common import guard
+from akka_otel_callbacks.common.recording.recorder import Recorder
+from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
@@ -50,17 +52,39 @@ def test_an_infinite_score_is_left_to_the_recorder(weight: float) -> None:
     assert found.totals == ([math.inf] if weight else [1.0])
 
 
-def test_a_capture_says_how_much_memory_its_masks_keep() -> None:
-    """The queue is bounded by it: masks may lie on a device and are kept until the step is translated."""
+@pytest.fixture
+def capture() -> RLCapture:
     rows = LogRows(rl_step, everything=False, nan_filter=True)
-    mask = torch.ones(4, 500)
-    capture = RLCapture(
+    return RLCapture(
         job=Job(devices=1, efficiency=None, rows=rows, alone=True),
         setting=Setting(by_sequence=False, losses_add_up=False, terms=["a", "b"], weights={}, group=None),
     )
+
+
+def test_a_capture_says_how_much_memory_its_masks_keep(capture: RLCapture) -> None:
+    """The queue is bounded by it: masks may lie on a device and are kept until the step is translated."""
+    mask = torch.ones(4, 500)
     capture.lengths += [3, 1, 2]
     capture.batches += [(torch.ones(4, 100), mask, None)] * 2
     assert capture.values_held == 3 * 3 + 1200
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [(torch.ones(4, 100), torch.ones(4, 500), None)],
+        [(torch.ones(4, 100), torch.ones(4, 500), None)] * 2 + [([[1, 2]], torch.ones(4, 500), None)],
+        [(torch.ones(4, 100), [[1, 1]], None)] * 2,
+        [(torch.ones(4, 100), torch.ones(4, 500), "a mask of somebody's")] * 2,
+    ],
+    ids=["one of two", "prompts", "mask", "own"],
+)
+def test_a_step_of_which_some_batch_is_not_known_is_counted_by_none(batches: list[Any], capture: RLCapture) -> None:
+    capture.losses += [0.5, 0.25]
+    capture.batches += batches
+    recorder = Recorder(RLStep)
+    capture.deliver(recorder)
+    assert (capture._updated(), recorder.steps) == ([], 1)
 
 
 # -- lengths

@@ -407,6 +407,23 @@ def test_a_wrap_that_was_made_before_anybody_listened_is_heard(
 
 
 @either
+def test_where_a_class_has_a_property_the_method_that_it_hands_out_is_heard(
+    owner_type: type[Owner], extended_type: type[Owner], heard_as: type[Heard]
+) -> None:
+    """It cannot be tapped itself, and may leave out the next class's method."""
+
+    class Own(extended_type):  # type: ignore[misc, valid-type]
+        @property
+        def method(self) -> Any:
+            return functools.partial(owner_type.method, self)
+
+    owner = Own()
+    heard = heard_as(owner)
+    owner.method(1)
+    assert (heard.can, heard.arguments) == (True, [(1,)])
+
+
+@either
 def test_two_that_are_called_at_once_are_each_heard_once(
     owner_type: type[Owner], extended_type: type[Owner], heard_as: type[Heard]
 ) -> None:

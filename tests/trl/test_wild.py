@@ -24,8 +24,8 @@ from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.testing import TelemetryInMemory, telemetry_in_memory
 from akka_otel_callbacks.trl import AkkaTelemetryCallback, running, session, taps
 from tests.support.otlp_sink import otlp_sink
-from tests.trl.runs import parameters_of
-from tests.trl.trainings import online, sft
+from tests.trl.runs import exported_run, parameters_of
+from tests.trl.trainings import Book, online, sft
 
 COUNT, RL_COUNT, LOSS = names.SFT_STEP_COUNT.name, names.RL_STEP_COUNT.name, names.SFT_STEP_LOSS.name
 
@@ -284,6 +284,57 @@ def test_patches_of_the_methods_that_are_heard(
         "get_batch_samples": 2,
     }
     assert memory.latest(LOSS) == pytest.approx(logged_losses(trainer)[-1], abs=1e-4)
+
+
+class PutsBack(TrainerCallback):
+    """Gives a class the method that it had before it was tapped, once, at an event of the second step."""
+
+    def __init__(self, event: str, owner: type[Any], name: str) -> None:
+        self.replaced = 0
+        original = vars(owner)[name]
+
+        def put_back(args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step == 1 and not self.replaced:
+                self.replaced = 1
+                assert vars(owner)[name] is not original, "it was tapped"
+                setattr(owner, name, original)
+
+        setattr(self, event, put_back)
+
+
+def test_a_step_s_method_that_is_put_back_amid_is_heard_again(tiny_model: str) -> None:
+    class Own(trl.SFTTrainer):  # type: ignore[misc]
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            return inspect.unwrap(Trainer.training_step)(self, *args, **kwargs)
+
+    def make(callbacks: list[TrainerCallback]) -> Trainer:
+        puts_back = PutsBack("on_step_begin", Own, "training_step")
+        return sft(tiny_model, [*callbacks, puts_back], trainer_class=Own, max_steps=3)
+
+    run = exported_run(make)
+    known = [run.shown(names.SFT_STEP_PADDING, step) is not None for step in run.steps]
+    assert known == [True, False, True]
+    for step in run.steps:
+        assert run.shown(names.SFT_STEP_LOSS, step, event="log") == pytest.approx(run.row(step)["loss"], abs=1e-4)
+
+
+class Unwatched(Book):
+    def watching(self, trainer_class: type[Trainer]) -> type[Trainer]:
+        return trainer_class
+
+
+def test_a_loss_that_is_put_back_within_a_step_leaves_no_efficiency_of_a_part_of_it(tiny_model: str) -> None:
+    class Own(trl.GRPOTrainer):  # type: ignore[misc]
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            return inspect.unwrap(trl.GRPOTrainer.compute_loss)(self, *args, **kwargs)
+
+    def make(callbacks: list[TrainerCallback]) -> Trainer:
+        puts_back = PutsBack("on_substep_end", Own, "compute_loss")
+        return online("GRPO", tiny_model, [*callbacks, puts_back], book=Unwatched(), trainer_class=Own, max_steps=4)
+
+    run = exported_run(make, callback=AkkaTelemetryCallback(peak_flops=1e12))
+    known = [run.shown(names.RL_STEP_MFU, step) is not None for step in run.steps]
+    assert known == [True, False, False, True]
 
 
 def test_a_train_that_is_replaced_and_fails(

@@ -19,7 +19,7 @@ from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Efficiency
 from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.new_values import mark
-from akka_otel_callbacks.trl.taps import Arguments, Hook, Listener, OftenHook
+from akka_otel_callbacks.trl.taps import Arguments, Hook, Listener, OftenHook, tap_often
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class Loop(Generic[CaptureT]):
         step.marks, self._marks = self._marks, self._marks[-1:]
         if self._memory_ends is not None:
             step.memory = self._memory_ends()
+        if not step.losses:
+            self._tap_again("training_step")
         self._ended(state)
         self._emit(step, step=True)
         return True
@@ -212,6 +214,12 @@ class Loop(Generic[CaptureT]):
     def _wrap_often(self, trainer: Trainer | None, name: str, hook: OftenHook) -> bool:
         """Hears a method of each micro-batch."""
         return self._is_heard(name, self._listener.after_often(trainer, name, hook))
+
+    def _tap_again(self, name: str) -> None:
+        """For a method of each micro-batch that was not heard in a step. If it was heard before, somebody has put
+        another in its place, such as the original. That one is heard from the next step on."""
+        if name not in (*self.missing, *self._listener.uncalled):
+            tap_often(self._trainer_ref(), name)
 
     def _is_heard(self, name: str, heard: bool) -> bool:
         if not heard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import truediv
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from akka_otel_callbacks.common.graders.figures import no_failures, set_graders
@@ -46,7 +47,8 @@ class Trained(NamedTuple):
 
     def is_known(self) -> bool:
         """Whether the inputs have the form that TRL gives them."""
-        return hasattr(self.prompts, "numel") and hasattr(self.mask, "numel")
+        masks = self.mask if self.own is None else self.own
+        return all(hasattr(tensor, "numel") for tensor in (self.prompts, self.mask, masks))
 
     def tokens(self) -> Any:
         """The number of tokens that the loss counts."""
@@ -68,7 +70,9 @@ class Setting:
 class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
-    __slots__ = tuple("accumulated batches generation_s graded lengths reward_s scores setting timed tokens".split())
+    __slots__ = tuple(
+        "accumulated batches cut generation_s graded lengths reward_s scores setting timed tokens".split()
+    )
 
     setting: Setting
     lengths: list[int]
@@ -82,6 +86,8 @@ class RLCapture(StepCapture):
     """For each micro-batch, the fields of a `Trained`. A plain tuple takes the training thread a tenth of the time."""
     accumulated: float
     """How many micro-batches a loss is divided by."""
+    cut: Sequence[float]
+    """The same for each micro-batch before `begin`, if an epoch ended within the step's accumulation."""
     generation_s: float | None
     reward_s: float | None
     timed: bool
@@ -94,7 +100,7 @@ class RLCapture(StepCapture):
         self.setting = setting
         self.lengths, self.scores, self.graded, self.batches = [], [], [], []
         self.generation_s = self.reward_s = None
-        self.accumulated, self.timed, self.tokens = 1, True, 0
+        self.accumulated, self.cut, self.timed, self.tokens = 1, (), True, 0
 
     @property
     def values_held(self) -> int:
@@ -111,7 +117,7 @@ class RLCapture(StepCapture):
         step = self.complete(update_step(values, self._counts(updated)))
         losses = values.get("policy_loss")
         if isinstance(losses, list) and len(losses) == len(updated):
-            step.policy_loss = sum(losses) / (1 if self.setting.losses_add_up else self.accumulated)
+            step.policy_loss = sum(losses) if self.setting.losses_add_up else self._mean_loss(losses)
         step.timing_s = phases(step.duration_s if self.timed else None, self.generation_s, self.reward_s)
         self.set_mfu(step, positions(updated), step.timing_s[Phase.UPDATE_ACTOR])
         if given:
@@ -135,9 +141,16 @@ class RLCapture(StepCapture):
         ]
 
     def _updated(self) -> list[Trained]:
-        """The micro-batches. Empty if one of them has an unknown form: then no figure is computed from them."""
+        """The micro-batches. Empty if one of them is missing or has an unknown form: then no figure is computed from
+        them."""
         batches = [*map(Trained._make, self.batches)]
-        return batches if all(batch.is_known() for batch in batches) else []
+        return batches if len(batches) >= len(self.losses) and all(batch.is_known() for batch in batches) else []
+
+    def _mean_loss(self, losses: Sequence[float]) -> float:
+        """The step's loss, of those that transformers divides by the number of micro-batches."""
+        cut = len(self.cut)
+        before: float = sum(map(truediv, losses, self.cut))
+        return before + sum(losses[cut:]) / self.accumulated
 
     def _counts(self, updated: Sequence[Trained]) -> dict[str, Sequence[float] | None]:
         """The weights of the micro-batches' figures. A single micro-batch needs none."""
@@ -195,12 +208,25 @@ class RLLoop(Loop[RLCapture]):
     def _begun(self, now: float | None) -> RLCapture:
         return RLCapture(self._job, self._setting, now)
 
+    def epoch_ended(self) -> None:
+        super().epoch_ended()
+        if self._in_step:
+            step = self.step
+            since = len(step.batches) - len(step.cut)
+            # At the end of a stream it is 0. The last micro-batches were fetched together.
+            step.cut = [*step.cut, *[self._accumulated() or since] * since]
+
     def _ended(self, state: TrainerState) -> None:
+        if not self.step.batches:
+            self._tap_again("compute_loss")
         seen = state.num_input_tokens_seen
         self.step.tokens, self._tokens_seen = seen - self._tokens_seen, seen
-        # Hosts have loops of their own, which may not say it.
-        self.step.accumulated = getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
+        self.step.accumulated = self._accumulated()
         self.step.timed = self._has_own_lengths and "_generate" not in self._listener.uncalled
+
+    def _accumulated(self) -> float:
+        """How many micro-batches a loss is divided by now. Hosts have loops of their own, which may not say it."""
+        return getattr(self._trainer_ref(), "current_gradient_accumulation_steps", 1)
 
     def _translated(self, values: Mapping[str, Any]) -> RLStep:
         return rl_step(values, self._setting.weights)

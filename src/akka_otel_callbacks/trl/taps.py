@@ -128,11 +128,7 @@ class Listener:
         """The same for a method that one thread calls for each micro-batch. It is not timed. A listener that hears no
         longer may be told of a few more calls, unless another one listens. False if the owner has no such method.
         """
-        if not callable(getattr(owner, name, None)):
-            return False
-        # Each tap on the way costs. With a method of the instance's own nobody knows which class's it calls in turn.
-        first_only = name not in getattr(owner, "__dict__", {})
-        if not tap(type(owner), name, _heard_often, first_only=first_only):
+        if not callable(getattr(owner, name, None)) or not tap_often(owner, name):
             return False
         self._add(owner, name, hook)
         return True
@@ -171,12 +167,24 @@ def tap(owner: type, name: str, tapped: Callable[[Call, str], Call], *, first_on
 
     Args:
         tapped: makes the tap from the method and its name.
-        first_only: whether to tap only the method that a call on the object reaches first.
+        first_only: whether to tap only the method that a call on the object reaches first. If that cannot be tapped,
+            such as a property, nobody knows which class's method it calls in turn, so all are tapped.
     """
     classes = [base for base in owner.__mro__ if name in vars(base)]
     with _changing:
-        done = [_tap_own(base, name, tapped) for base in classes[: 1 if first_only else None]]
+        if first_only and classes and _tap_own(classes[0], name, tapped):
+            return True
+        done = [_tap_own(base, name, tapped) for base in classes]
     return any(done)
+
+
+def tap_often(owner: object, name: str) -> bool:
+    """Taps a method that is called for each micro-batch. False if no class has it in a form that can be tapped.
+
+    Each tap on the way costs, so only the method that a call reaches first gets one. If the instance has a method of
+    its own, nobody knows which class's method it calls in turn, so all are tapped.
+    """
+    return tap(type(owner), name, _heard_often, first_only=name not in getattr(owner, "__dict__", {}))
 
 
 def _tap_own(owner: type, name: str, tapped: Callable[[Call, str], Call]) -> bool:
