@@ -22,12 +22,12 @@ from akka_otel_callbacks.common.hooks import Hooks
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.logs.hearing import hear
 from akka_otel_callbacks.common.logs.record import about
+from akka_otel_callbacks.common.presence import Presence
 from akka_otel_callbacks.common.recording.pauses import Pauses
 from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
-from akka_otel_callbacks.common.run.presence import Presence
 from akka_otel_callbacks.common.threads import Closer, ExportLoop, flush_of
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span

@@ -7,12 +7,14 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common import switches
 from akka_otel_callbacks.common.gpu.health import GpuHealth
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.presence import is_published
 from akka_otel_callbacks.common.run.attempt import Attempt, begin
 from akka_otel_callbacks.common.run.identity import RunIdentity, generated_run_id, identify
 from akka_otel_callbacks.common.telemetry import Telemetry
@@ -165,6 +167,7 @@ class Session:
             os.environ,
             arguments=self.options.said,
             generated_id=self._run_id,
+            is_published=partial(is_published, os.environ),
             resumed=resumed,
             before=self._begun,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.guard import guarded
@@ -85,6 +86,7 @@ def _identified(config: Any, environ: Mapping[str, str]) -> RunIdentity:
 
 
 def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]) -> Attempt:
+    from akka_otel_callbacks.common.presence import is_published
     from akka_otel_callbacks.common.run.attempt import begin
     from akka_otel_callbacks.common.run.attributes import said
     from akka_otel_callbacks.common.run.identity import generated_run_id
@@ -96,6 +98,7 @@ def _begun(config: Any, environ: Mapping[str, str], handed_on: Mapping[str, str]
         environ,
         arguments=handed_on,
         generated_id=generated_run_id(names.RunEngine.VERL),
+        is_published=partial(is_published, environ),
         resumed=resumed(config),
         before=STATE.trainings_ended[str(run_id)],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.run.attempt import FILE, Attempt, begin, later
+from akka_otel_callbacks.common.run import attempt as attempts
+from akka_otel_callbacks.common.run.attempt import FILE, Attempt, later
 from akka_otel_callbacks.common.run.attributes import is_run_id
 from akka_otel_callbacks.common.vocabulary import names
 
 ID, NUMBER = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
 _ids = itertools.count()
+begin = partial(attempts.begin, is_published=lambda _: False)
 
 
 @pytest.fixture
@@ -77,6 +80,17 @@ def test_a_restart_by_torchrun_and_a_checkpoint(restarts: int, saved: int | None
     resumed = None if saved is None else Attempt(run, saved)
     environ = {"TORCHELASTIC_RESTART_COUNT": str(restarts)}
     assert begin(environ, generated_id=run, resumed=resumed) == Attempt(run, number)
+
+
+@pytest.mark.parametrize("published", [{1}, {1, 2}, {1, 2, 3}, {1, 3}, {2}])
+def test_the_next_free_number_is_taken(published: set[int], run: str, log: pytest.LogCaptureFixture) -> None:
+    taken = {Attempt(run, number) for number in published}
+    first = next(number for number in itertools.count(1) if number not in published)
+    assert begin({}, generated_id=run, is_published=taken.__contains__) == Attempt(run, first)
+    assert len(log.records) == (first > 1)
+    second = next(number for number in itertools.count(first + 1) if number not in published)
+    assert begin({}, generated_id=run, is_published=taken.__contains__) == Attempt(run, second)
+    assert begin({}, arguments={NUMBER: 1}, generated_id=run, is_published=taken.__contains__) == Attempt(run, 1)
 
 
 def test_of_two_records_the_later_counts() -> None:

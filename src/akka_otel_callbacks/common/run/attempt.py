@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,18 +107,20 @@ def begin(
     *,
     arguments: Mapping[str, Any] | None = None,
     generated_id: str,
+    is_published: Callable[[Attempt], bool],
     resumed: Attempt | None = None,
     before: int = 0,
 ) -> Attempt:
     """The attempt of a training that begins now. What the user sets wins, in `arguments` or in
     `OTEL_RESOURCE_ATTRIBUTES`. Otherwise a training that resumes from a checkpoint is the next attempt of the
-    checkpoint's run, and a further training of a run in this process is that run's next attempt. An attempt that
-    another live process of this machine publishes is skipped.
+    checkpoint's run, and a further training of a run in this process is that run's next attempt. A number
+    under which a live process publishes already is skipped.
 
     Args:
         environ: the process's environment.
         arguments: attributes given in code, by full name.
         generated_id: the run's ID if nothing else names one.
+        is_published: whether a live process publishes an attempt. See `presence.is_published`.
         resumed: what the checkpoint says. None for a training from the start.
         before: how many trainings of this run have already used the attempt number that the user set.
     """
@@ -128,32 +130,29 @@ def begin(
     with _beginning:
         last = _begun.get(run_id, 0)
         if number is not None:
-            chosen = int(number) + before
+            chosen = Attempt(run_id, int(number) + before)
         else:
             saved = resumed.number if resumed is not None and resumed.run_id == run_id else 0
-            chosen = _free(run_id, max(last, saved, restarts(environ)) + 1, environ)
-        _begun[run_id] = max(last, chosen)
-    return Attempt(run_id, chosen)
+            chosen = _free(Attempt(run_id, max(last, saved, restarts(environ)) + 1), is_published)
+        _begun[run_id] = max(last, chosen.number)
+    return chosen
 
 
-def _free(run_id: str, number: int, environ: Mapping[str, str]) -> int:
-    """The first number, from this one on, under which no live process publishes."""
-    from akka_otel_callbacks.common.export.selection import select
-    from akka_otel_callbacks.common.run.presence import Presence
-
-    targets, first = select(environ, run_id).metrics, number
-    while Presence(run_id, number, targets).is_taken():
-        number += 1
-    if number != first:
+def _free(first: Attempt, is_published: Callable[[Attempt], bool]) -> Attempt:
+    """The first attempt, from this one on, that no live process publishes."""
+    free = first
+    while is_published(free):
+        free = Attempt(free.run_id, free.number + 1)
+    if free != first:
         logger.warning(
             "a live process publishes attempt %d of run %s already, so this training is attempt %d. Trainings that are "
             "no attempts of one run each need an ID of their own: %s in OTEL_RESOURCE_ATTRIBUTES, or run_id=",
-            first,
-            run_id,
-            number,
+            first.number,
+            first.run_id,
+            free.number,
             names.ATTR_RUN_ID.name,
         )
-    return number
+    return free
 
 
 def later(first: Attempt | None, second: Attempt | None) -> Attempt | None:

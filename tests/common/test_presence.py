@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.presence import is_published
 from akka_otel_callbacks.common.run.attempt import Attempt, begin
-from akka_otel_callbacks.common.run.presence import Presence
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from tests.common.scripts import PRELUDE
@@ -26,6 +26,7 @@ pytestmark = [
 
 RUN = "nightly"
 SAID = {names.ATTR_RUN_ID.name: RUN}
+HERE = partial(is_published, {})
 OTHER = """
 telemetry = start()
 {fork}
@@ -77,13 +78,13 @@ def go_on(process: subprocess.Popen[str]) -> str:
 
 def is_live(number: int) -> bool:
     """Whether an attempt of the run is published to the folder that this process would publish to."""
-    return Presence(RUN, number, select({}, RUN).metrics).is_taken()
+    return HERE(Attempt(RUN, number))
 
 
 def test_a_live_attempt_is_passed_over_until_it_ends(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     with other_training(tmp_path) as other:
         assert [is_live(number) for number in (1, 2)] == [True, False]
-        assert begin({}, arguments=SAID, generated_id="") == Attempt(RUN, 2)
+        assert begin({}, arguments=SAID, generated_id="", is_published=HERE) == Attempt(RUN, 2)
         assert f"attempt 1 of run {RUN} already, so this training is attempt 2" in log.text
         assert go_on(other) == "ended\n"
         assert not is_live(1), "the process lives, and its training is over"
@@ -101,7 +102,7 @@ def test_a_process_that_is_killed_is_not_live(fork: str, tmp_path: Path) -> None
 def test_in_another_place_nothing_collides(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     with other_training(tmp_path):
         collector = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
-        assert not Presence(RUN, 1, select(collector, RUN).metrics).is_taken()
+        assert not is_published(collector, Attempt(RUN, 1))
         (tmp_path / "elsewhere").mkdir()
         environment.chdir(tmp_path / "elsewhere")
         assert not is_live(1)
@@ -112,7 +113,7 @@ def test_a_number_that_a_person_says_is_kept_and_costs_a_line(
 ) -> None:
     said = {**SAID, names.ATTR_RUN_ATTEMPT.name: 1}
     with other_training(tmp_path):
-        assert begin({}, arguments=said, generated_id="") == Attempt(RUN, 1)
+        assert begin({}, arguments=said, generated_id="", is_published=HERE) == Attempt(RUN, 1)
         telemetry = start(run_id=RUN)
     (line,) = [record for record in log.records if record.levelname == "WARNING"]
     assert f"attempt 1 of run {RUN} already. A query" in line.getMessage()

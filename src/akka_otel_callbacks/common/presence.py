@@ -13,13 +13,12 @@ import hashlib
 import socket
 import sys
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.forks import call_in_children
-
-if TYPE_CHECKING:
-    from akka_otel_callbacks.common.export.targets.target import Target
+from akka_otel_callbacks.common.run.attempt import Attempt
 
 PREFIX = "\0akka-otel-run-"
 
@@ -71,3 +70,8 @@ class Presence:
                 mark.close()
             return None, error.errno != errno.EADDRINUSE
         return mark, True
+
+
+def is_published(environ: Mapping[str, str], attempt: Attempt) -> bool:
+    """Whether a live process publishes the attempt to where this environment would send it."""
+    return Presence(attempt.run_id, attempt.number, select(environ, attempt.run_id).metrics).is_taken()
