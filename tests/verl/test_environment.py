@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.run import attempt, handed_on
+from akka_otel_callbacks.common.run import attempt, handed_on, pairs
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.verl import environment, ray_calls, run
 from akka_otel_callbacks.verl.state import STATE
@@ -209,7 +209,7 @@ def test_what_is_no_utf_8_is_replaced() -> None:
 
 @given(st.text())
 def test_any_value_of_the_variables_is_read(value: str) -> None:
-    for variable in (handed_on.RUN_VARIABLE, handed_on.ATTRIBUTES):
+    for variable in (handed_on.RUN_VARIABLE, pairs.ATTRIBUTES):
         environ = {variable: value, environment.SERVICE: value}
         told = handed_on.forwarded(environment.to_launch(environ, {}))
         assert all(isinstance(text, str) for pair in told.items() for text in pair)

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.run.handed_on import (
-    ATTRIBUTES,
     RUN_VARIABLE,
     UNNAMED,
     forwarded,
     is_active,
     names_run,
-    parsed,
     written,
 )
+from akka_otel_callbacks.common.run.pairs import ATTRIBUTES, parsed
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
 from akka_otel_callbacks.verl.callers import calling_config, is_called_by_launcher
 from akka_otel_callbacks.verl.config import asks

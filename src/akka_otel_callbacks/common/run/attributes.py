@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
-from urllib.parse import unquote
 
 from akka_otel_callbacks.common.log import logger
+from akka_otel_callbacks.common.run import pairs
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Attribute
 from akka_otel_callbacks.common.vocabulary.points import AttributeValue
@@ -61,8 +61,7 @@ def said(attribute: Attribute, environ: Mapping[str, str], arguments: Mapping[st
 def otel_resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
     """The variable's pairs. The SDK warns of anything in it that is no pair. `OTEL_SERVICE_NAME` wins over a service
     name in it, as the specification says."""
-    pairs = (item.split("=", 1) for item in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in item)
-    found = {key.strip(): unquote(value.strip()) for key, value in pairs if key.strip()}
+    found = pairs.parsed(environ.get(pairs.ATTRIBUTES, ""))
     if environ.get("OTEL_SERVICE_NAME"):
         found.pop(names.ATTR_SERVICE_NAME.name, None)
     return found

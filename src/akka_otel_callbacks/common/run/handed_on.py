@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from akka_otel_callbacks.common.run import pairs
+
 RUN_VARIABLE = "AKKA_OTEL_RUN"
 """Set in every process of a run that asked for `akka_otel`: what is known of the run's identity, written as
-OTEL_RESOURCE_ATTRIBUTES."""
+OTEL_RESOURCE_ATTRIBUTES, with names percent-encoded too."""
 
 UNNAMED = "?"
 """The first of them in the process that is to train: it will say by itself who the run is."""
 
-ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
 OWN = (
     "k8s.pod.",
     "k8s.node.",
@@ -48,8 +49,9 @@ def names_run(environ: Mapping[str, str] = os.environ) -> bool:
 def forwarded(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The attributes that another process handed on, by name. Empty if none did. Those of this process's own place are
     left out."""
-    handed_on = parsed(environ.get(RUN_VARIABLE, ""))
-    own = {name for name in parsed(environ.get(ATTRIBUTES, "")) if name.startswith(PLACE)} if handed_on else set()
+    handed_on = {unquote(name): value for name, value in pairs.parsed(environ.get(RUN_VARIABLE, "")).items()}
+    said_here = pairs.parsed(environ.get(pairs.ATTRIBUTES, "")) if handed_on else {}
+    own = {name for name in said_here if name.startswith(PLACE)}
     return {name: value for name, value in handed_on.items() if name not in own}
 
 
@@ -61,8 +63,3 @@ def written(attributes: Mapping[str, Any]) -> str:
 
 def _quoted(text: Any) -> str:
     return quote(str(text), errors="replace")  # what is no UTF-8 in the environment cannot be sent
-
-
-def parsed(pairs: str) -> dict[str, str]:
-    split = (pair.partition("=") for pair in pairs.split(",") if "=" in pair)
-    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in split if name.strip()}
