@@ -19,8 +19,8 @@ from transformers import Trainer, TrainerCallback, hyperparameter_search, integr
 from akka_otel_callbacks.common.run.attempt import FILE, Attempt
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
+from akka_otel_callbacks.trl.attempts import SAVED
 from akka_otel_callbacks.trl.session import Session
-from akka_otel_callbacks.trl.training import SAVED
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.trl.trainings import online, sft
 

@@ -152,7 +152,7 @@ def failed(run: Run) -> float:
         (trace.Trace, "end"),
         (recorder.Recorder, "record"),
         (training.Training, "_watch"),
-        (training.Training, "_remember"),
+        (training, "remember"),
         (training.Training, "end"),
     ],
     ids=lambda value: getattr(value, "__name__", value).rsplit(".", 1)[-1],

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from akka_otel_callbacks.common.checkpoints.restored import restored
 from akka_otel_callbacks.common.companion import Companion
-from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.recording.translator import StepFailed
-from akka_otel_callbacks.common.run.attempt import Attempt, later
+from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.run.identity import RunIdentity
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.source import Constant
 from akka_otel_callbacks.trl.accelerators import companion, publish_count, publish_gpus, tell_companions
+from akka_otel_callbacks.trl.attempts import Origin, remember
 from akka_otel_callbacks.trl.evaluation import report, watch_evaluations
 from akka_otel_callbacks.trl.kinds import RL, SFT, kind_of
 from akka_otel_callbacks.trl.loop import Loop, Restart
@@ -32,7 +27,7 @@ from akka_otel_callbacks.trl.saves import METHOD as SAVE_METHOD
 from akka_otel_callbacks.trl.saves import watch_saves
 from akka_otel_callbacks.trl.sft import SFTLoop
 from akka_otel_callbacks.trl.spans import Spans
-from akka_otel_callbacks.trl.taps import Listener, argument
+from akka_otel_callbacks.trl.taps import Listener
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -40,9 +35,6 @@ if TYPE_CHECKING:
     from akka_otel_callbacks.trl.session import Session
 
 LOOPS: Mapping[str | None, type[Loop[Any]]] = {RL: RLLoop, SFT: SFTLoop, None: SFTLoop}
-SAVED = "akka_otel"
-"""The name of the attempt among a trainer state's callbacks. No class has this name, because transformers would replace
-the callback by what a checkpoint holds under it."""
 NEVER = -1
 """Stands for the step before one whose figures failed, so that the next one begins anew."""
 LOOKS_USED = 2
@@ -77,8 +69,7 @@ class Training:
         self._spans: Spans | None = None
         self._listener = Listener(hears)
         self._step = 0
-        self._resumes = False
-        self._saver: Attempt | None = None
+        self._origin = Origin()
         self._begun = self._in_step = False
         self._steps = 0
 
@@ -97,15 +88,15 @@ class Training:
         if first:
             self._open(args)
         if self.telemetry is not None:
-            self._remember(self.telemetry)
+            remember(self.state, attempt_of(self.telemetry))
             self.telemetry.capture(Restart())
             self._watch(args, self.telemetry)
 
     def restored(self) -> None:
         """Describes the checkpoint that the training resumes from. Its step is known at the first event."""
-        if self.telemetry is not None and self._resumes:
-            step = self.state.global_step or None  # 0 where the checkpoint is of weights alone
-            self.telemetry.trace.describe(restored(attempt_of(self.telemetry), self._saver, step))
+        if self.telemetry is not None:
+            described = self._origin.described(attempt_of(self.telemetry), self.state.global_step)
+            self.telemetry.trace.describe(described)
 
     def begin_step(self, args: TrainingArguments) -> None:
         if self.telemetry is not None and self.state.global_step != self._step:
@@ -160,13 +151,11 @@ class Training:
 
     def _open(self, args: TrainingArguments) -> None:
         session, trainer = self._session, self.trainer()
-        checkpoint = _checkpoint(self.run, args)
-        self._resumes, self._saver = checkpoint is not None, self._saved_by()
-        # A checkpoint that was resumed from before says so in a file: a second training from there is another attempt.
-        resumed = later(self._saver, Attempt.read(checkpoint) if checkpoint is not None else None)
+        self._origin = Origin.of(self.run, args, self.state)
+        resumed = self._origin.attempt()
         attempt = session.begin_attempt(resumed)
-        if checkpoint is not None and resumed is not None and resumed.run_id == attempt.run_id:
-            _note_attempt(checkpoint, attempt)
+        if resumed is not None and resumed.run_id == attempt.run_id:
+            self._origin.note(attempt)
         step_type = LOOPS[self._kind].step_type
         self.telemetry = session.start(trainer, args, attempt, step_type)
         if self.telemetry.detail:
@@ -236,47 +225,10 @@ class Training:
                 f"at its interval, or are absent: {named}",
             )
 
-    # The way with a checkpoint
-
-    def _remember(self, telemetry: Telemetry) -> None:
-        """Puts the attempt among the states of callbacks that transformers saves."""
-        saved = getattr(self.state, "stateful_callbacks", None)
-        if isinstance(saved, dict):
-            saved[SAVED] = {"args": {}, "attributes": attempt_of(telemetry).state()}
-
-    def _saved_by(self) -> Attempt | None:
-        """The attempt that saved the state. None if the state was not loaded from a checkpoint."""
-        saved = getattr(self.state, "stateful_callbacks", None)
-        own = saved.get(SAVED) if isinstance(saved, Mapping) else None
-        attributes = own.get("attributes") if isinstance(own, Mapping) else None
-        return Attempt.from_state(attributes)
-
 
 def attempt_of(telemetry: Telemetry) -> Attempt:
     said = RunIdentity(telemetry.identity.attributes)
     return Attempt(said.run_id, said.attempt)
-
-
-def _checkpoint(run: Running | None, args: TrainingArguments) -> Path | None:
-    """The checkpoint that a call of `train` resumes from. None if it starts anew."""
-    given = argument(run.arguments, 1, "resume_from_checkpoint") if run is not None else None
-    if given is True:
-        from transformers.trainer_utils import get_last_checkpoint
-
-        given = get_last_checkpoint(args.output_dir)
-    return Path(given) if isinstance(given, (str, os.PathLike)) else None
-
-
-def _note_attempt(checkpoint: Path, attempt: Attempt) -> None:
-    """Writes the attempt into the checkpoint, on a thread of its own, because the training thread must not wait for a
-    disk."""
-
-    @guarded
-    def write() -> None:
-        with suppress(OSError):  # a checkpoint may be read-only, or a copy that is gone again
-            attempt.write(checkpoint)
-
-    threading.Thread(target=write, name="akka-otel-checkpoint", daemon=True).start()
 
 
 def _trl_version() -> str:
