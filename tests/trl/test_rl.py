@@ -124,3 +124,19 @@ def test_a_loop_of_a_host_s_that_does_not_say_how_many_micro_batches_it_accumula
         step = callback._session.loop(trainer.state).step  # type: ignore[union-attr]
     assert (len(step.batches), step.accumulated) == (stand_in.MICRO_BATCHES, 1)
     assert not guard.failures
+
+
+def test_what_follows_a_step_is_no_part_of_it(tmp_path: Path) -> None:
+    """A callback that leaves at the end of a step is told of a few more calls. The translator has the step by then."""
+    trainer = stand_in.own_class()(tmp_path)
+    with loggers.ours(tmp_path) as callback:
+        assert isinstance(callback, AkkaTelemetryCallback)
+        stand_in.begin(trainer, [callback.attach(trainer)])
+        stand_in.step(trainer, [callback])
+        step = callback._session.loop(trainer.state).step  # type: ignore[union-attr]
+        trainer.callback_handler.callbacks.remove(callback)
+        trainer._norm = torch.tensor(2.5)
+        trainer.training_step(trainer.model, None)
+        trainer._get_grad_norm(trainer.model)
+    assert len(step.losses) == len(step.batches) == stand_in.MICRO_BATCHES
+    assert step.grad_norm == 1.5

@@ -236,11 +236,14 @@ class Loop(Generic[CaptureT]):
 
     def _normed(self, norm: Any, args: Arguments) -> None:
         # Sharded, it counts as none: only a collective could read it, as the trainer's log does.
-        self.step.grad_norm = norm
+        if self._in_step:
+            self.step.grad_norm = norm
 
     def _stepped(self, loss: Any, args: Arguments) -> None:
-        """Notes one micro-batch of the update."""
-        self.step.losses.append(copied(loss))
+        """Notes one micro-batch of the update. Behind a step it may be one that the callback, which has left, is still
+        told of. The step then belongs to the translator's thread."""
+        if self._in_step:
+            self.step.losses.append(copied(loss))
 
 
 def has_length(dataset: Any) -> bool:

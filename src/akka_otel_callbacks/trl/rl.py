@@ -253,7 +253,7 @@ class RLLoop(Loop[RLCapture]):
         """Notes one micro-batch of the update: `compute_loss(self, model, inputs)`."""
         positional, named = args
         try:
-            if not positional[0].model.training:
+            if not self._in_step or not positional[0].model.training:
                 return
             inputs: Any = positional[2] if len(positional) > 2 else named["inputs"]
             self.step.batches.append((inputs["prompt_ids"], inputs["completion_mask"], inputs.get("tool_mask")))
