@@ -45,8 +45,8 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
         telemetry.capture(Report(RLStep(number=1, reward=1.0)), step=True)
         telemetry.span(names.SPAN_EVAL, 10**18, 10**18 + 2 * 10**9)
         telemetry.span(names.SPAN_EVAL, 2 * 10**18, 2 * 10**18 + 4 * 10**9, error=ValueError("secret"))
-        publication = telemetry.begin_span(names.SPAN_CHECKPOINT_OPERATION.of("publish"), 10**18)
-        telemetry.begin_span(names.SPAN_CHECKPOINT_OPERATION.of("upload"), 10**18, publication)
+        publication = telemetry.trace.begin(names.SPAN_CHECKPOINT_OPERATION.of("publish"), 10**18)
+        telemetry.trace.begin(names.SPAN_CHECKPOINT_OPERATION.of("upload"), 10**18, publication)
         for _ in range(lines):
             logger.warning("%s", body)
         telemetry.close()

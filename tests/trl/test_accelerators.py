@@ -232,7 +232,7 @@ def test_a_rank_publishes_its_gpus_as_the_attempt_that_the_first_rank_tells(monk
             companion = accelerators.companion(identity, gpus, 1, training)
             wait_for(lambda at=companion: at.telemetry)
             assert companion.telemetry is not None
-            assert companion.telemetry.trace_context()["TRACEPARENT"].split("-")[2] == str(attempt) * 16
+            assert companion.telemetry.trace.variables()["TRACEPARENT"].split("-")[2] == str(attempt) * 16
             companion.close()
             assert identities.pop() == Attempt("run", attempt)
         placed = sink.series(names.JOB_PLACEMENT)

@@ -18,7 +18,10 @@ from collections.abc import Iterable, Mapping
 from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.export.targets.target import Target
 from akka_otel_callbacks.common.forks import call_in_children
+from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.run.attempt import Attempt
+from akka_otel_callbacks.common.run.identity import RunIdentity
+from akka_otel_callbacks.common.vocabulary import names
 
 PREFIX = "\0akka-otel-run-"
 
@@ -75,3 +78,24 @@ class Presence:
 def is_published(environ: Mapping[str, str], attempt: Attempt) -> bool:
     """Whether a live process publishes the attempt to where this environment would send it."""
     return Presence(attempt.run_id, attempt.number, select(environ, attempt.run_id).metrics).is_taken()
+
+
+def appear(identity: RunIdentity, targets: Iterable[Target]) -> tuple[RunIdentity, Presence]:
+    """Lets other processes see that this one publishes an attempt.
+
+    Returns:
+        who publishes, and its mark. If another live process publishes the attempt to the same targets, the identity has
+        an instance ID of its own, which tells their series apart.
+    """
+    presence = Presence(identity.run_id, identity.attempt, targets)
+    if presence.take():
+        return identity, presence
+    logger.warning(
+        "a live process publishes attempt %d of run %s already. A query of that attempt finds the figures of "
+        "both. Give each training an ID of its own (%s in OTEL_RESOURCE_ATTRIBUTES, or run_id=), or leave out "
+        "the attempt's number, which is then counted",
+        identity.attempt,
+        identity.run_id,
+        names.ATTR_RUN_ID.name,
+    )
+    return identity.beside_another(), presence

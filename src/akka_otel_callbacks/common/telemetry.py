@@ -9,42 +9,39 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from akka_otel_callbacks.common.export import exporters
 from akka_otel_callbacks.common.export.detail import Detail
-from akka_otel_callbacks.common.export.outlet import Nowhere, Outlet
-from akka_otel_callbacks.common.export.selection import Selection, select
+from akka_otel_callbacks.common.export.outlet import Outlet
+from akka_otel_callbacks.common.export.selection import select
 from akka_otel_callbacks.common.forks import call_in_children
 from akka_otel_callbacks.common.guard import guarded
 from akka_otel_callbacks.common.hooks import Hooks
 from akka_otel_callbacks.common.log import logger, show_to_people
 from akka_otel_callbacks.common.logs.hearing import hear
 from akka_otel_callbacks.common.logs.record import about
-from akka_otel_callbacks.common.presence import Presence
+from akka_otel_callbacks.common.presence import Presence, appear
 from akka_otel_callbacks.common.recording.pauses import Pauses
 from akka_otel_callbacks.common.recording.steps import Steps
 from akka_otel_callbacks.common.recording.translator import Capture
 from akka_otel_callbacks.common.run import current
 from akka_otel_callbacks.common.run.identity import Identity, RunIdentity
-from akka_otel_callbacks.common.threads import Closer, ExportLoop, flush_of
+from akka_otel_callbacks.common.threads import Closer, ExportLoop
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric, Span
 from akka_otel_callbacks.common.vocabulary.points import Attributes, Point
-from akka_otel_callbacks.common.vocabulary.scope import SCOPE, VERSION
 from akka_otel_callbacks.common.vocabulary.source import Source
 from akka_otel_callbacks.common.vocabulary.step import Step
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.trace import Span as OpenSpan
     from opentelemetry.trace import TracerProvider
 
     from akka_otel_callbacks.common.export.user_metrics import UserMetrics
     from akka_otel_callbacks.common.logs.outlet import Logs
-    from akka_otel_callbacks.common.tracing.trace import Trace
+    from akka_otel_callbacks.common.opening import Spans
 
 __all__ = ["Capture", "Telemetry"]
 
@@ -58,25 +55,32 @@ class Telemetry:
     """Everything that a run publishes in this process: its steps, the figures that are read beside them, spans and log
     lines. Use `start`, never the constructor."""
 
-    def __init__(self, identity: Identity, step_type: type[Step] | None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        steps: Steps | None,
+        metrics: Outlet,
+        spans: Spans,
+        logs: Logs,
+        hooks: Hooks,
+        detail: Detail,
+        presence: Presence | None,
+    ) -> None:
         self.identity = identity
-        self.recording = False
+        self.trace = spans.trace
+        self.detail = detail if spans.trace.has_job else Detail.JOB
+        """How detailed the spans are."""
+        self.recording = metrics.takes or bool(self.detail)
         """Whether anything exports metrics or the spans of steps. If not, there is no point in taking captures."""
-        self._steps = None if step_type is None else Steps(step_type)
         self.pauses = Pauses()
         """What a training does while it makes no step."""
-        self._metrics: Outlet = Nowhere()
-        self.trace: Trace
-        self._flush_traces: Callable[[], object] = lambda: None
-        self.detail = Detail.JOB
-        """How detailed the spans are."""
-        self._logs: Logs
-        self._threads: list[Closer] = []
-        """The threads that export. Each of them sends what is left when it is stopped."""
-        self._hooks = Hooks()
-        self._presence: Presence | None = None
         self.closed = False
         """Whether it has ended or is ending, and takes nothing more."""
+        self._steps, self._metrics, self._spans, self._logs = steps, metrics, spans, logs
+        traces = () if spans.close is None else (Closer("traces", partial(self._after_steps, spans.close)),)
+        self._threads: list[Closer] = [*traces, *metrics.threads, *logs.threads]
+        """The threads that export. Each of them sends what is left when it is stopped."""
+        self._hooks, self._presence = hooks, presence
 
     @classmethod
     def start(
@@ -103,8 +107,8 @@ class Telemetry:
             meter_provider: exports the metrics in place of one of our own.
             tracer_provider: the same for spans.
             writer: who this process is, where several write the embedded files of one run.
-            within: the `trace_context` of the telemetry that has the job's span, if that is another one. The spans of
-                this one stand under it, or begin traces of their own if it is empty.
+            within: the `trace.variables()` of the telemetry that has the job's span, if that is another one. The spans
+                of this one stand under it, or begin traces of their own if it is empty.
             job: the job's span, if `tracing.plan.planned` has planned it.
             start_ns: when the job began, in Unix nanoseconds. None is now.
             user_metrics: returns the program's own metrics, which are exported too, or None as long as there are none.
@@ -112,25 +116,37 @@ class Telemetry:
         """
         show_to_people()
         hear()
-        telemetry = cls(identity, step_type)
         selection = select(environ, identity.folder, writer)
         for warning in selection.warnings:
             logger.warning("%s", warning)
-        telemetry._appear(selection)
+        presence = None
+        if step_type is not None and isinstance(identity, RunIdentity):
+            identity, presence = appear(identity, selection.metrics)
         exporters.load_sdk()
-        telemetry._open_traces(selection, tracer_provider, environ, within, job or {}, start_ns)
-        telemetry._open_metrics(selection, meter_provider, user_metrics)
-        telemetry._open_logs(selection)
-        if telemetry.reports_steps:
-            telemetry.publish(telemetry.pauses)
-        telemetry._start_threads()
-        atexit.register(telemetry.close)
+        from akka_otel_callbacks.common import opening
+
+        steps, hooks, resource = None if step_type is None else Steps(step_type), Hooks(), identity.resource()
+        spans = opening.open_spans(selection, tracer_provider, resource, environ, within, job or {}, start_ns)
+        metrics = opening.open_metrics(selection, meter_provider, resource, steps, identity.share, user_metrics, hooks)
+        logs = opening.open_logs(selection, resource, spans.trace)
+        telemetry = cls(identity, steps, metrics, spans, logs, hooks, selection.detail, presence)
+        telemetry._begin()
+        return telemetry
+
+    def _begin(self) -> None:
+        """Starts the threads, and sees to it that whatever ends this process also ends them."""
+        if self.reports_steps:
+            self.publish(self.pauses)
+        if self.recording and self._steps is not None:
+            self._steps.start()
+        for thread in (*self._threads, self._hooks):
+            thread.start()
+        atexit.register(self.close)
         # A forked child must not export its parent's figures a second time, not even through a provider that is handed
         # in, whose reader the SDK starts again in the child.
-        call_in_children(weakref.WeakMethod(telemetry.silence))
-        if isinstance(identity, RunIdentity):
-            current.opened(telemetry)
-        return telemetry
+        call_in_children(weakref.WeakMethod(self.silence))
+        if isinstance(self.identity, RunIdentity):
+            current.opened(self)
 
     @property
     def reports_steps(self) -> bool:
@@ -175,7 +191,7 @@ class Telemetry:
         processes that may be killed before they can close."""
         deadline = time.monotonic() + timeout_s
         self._hurry()
-        spans = threading.Thread(target=guarded(self._flush_traces), name="akka-otel-spans", daemon=True)
+        spans = threading.Thread(target=guarded(self._spans.flush), name="akka-otel-spans", daemon=True)
         has_spans = self.trace.has_spans  # read once: another thread may begin the first span meanwhile
         if has_spans:
             spans.start()
@@ -199,20 +215,6 @@ class Telemetry:
         if error is not None:
             mark_failed(written, type(error))
         written.end(end_ns)
-
-    def begin_span(
-        self,
-        name: str,
-        start_ns: int,
-        parent: OpenSpan | None = None,
-        attributes: Mapping[str, Any] | None = None,
-    ) -> OpenSpan:
-        """Begins a span of the job and leaves it open. See `Trace.begin`."""
-        return self.trace.begin(name, start_ns, parent, attributes)
-
-    def trace_context(self) -> dict[str, str]:
-        """The job's span as environment variables. See `Trace.variables`."""
-        return self.trace.variables()
 
     def hear(self, line: logging.LogRecord) -> None:
         """Adds the IDs of the job's span to a log line of the package, and sends it where logs go."""
@@ -270,101 +272,15 @@ class Telemetry:
             self._steps.stop()
         self._metrics.silence()
 
-    def _appear(self, selection: Selection) -> None:
-        """Lets other processes see that this one publishes the training. If another live process publishes under the
-        same name, the instance tells their series apart."""
-        if not isinstance(self.identity, RunIdentity) or not self.reports_steps:
-            return
-        self._presence = Presence(self.identity.run_id, self.identity.attempt, selection.metrics)
-        if not self._presence.take():
-            logger.warning(
-                "a live process publishes attempt %d of run %s already. A query of that attempt finds the figures of "
-                "both. Give each training an ID of its own (%s in OTEL_RESOURCE_ATTRIBUTES, or run_id=), or leave out "
-                "the attempt's number, which is then counted",
-                self.identity.attempt,
-                self.identity.run_id,
-                names.ATTR_RUN_ID.name,
-            )
-            self.identity = self.identity.beside_another()
-
-    @cached_property
-    def _resource(self) -> Resource:
-        return self.identity.resource()
-
-    def _start_threads(self) -> None:
-        if self.recording and self._steps is not None:
-            self._steps.start()
-        for thread in (*self._threads, self._hooks):
-            thread.start()
-
     def _hurry(self) -> None:
         self._metrics.hurry()
         self._logs.hurry()
-
-    def _open_metrics(
-        self,
-        selection: Selection,
-        provider: MeterProvider | None,
-        user_metrics: Callable[[], UserMetrics | None],
-    ) -> None:
-        if provider is not None:
-            from akka_otel_callbacks.common.export.given import GivenProvider
-
-            logger.info("figures go to the given meter provider")
-            self._metrics = GivenProvider(provider, self._steps)
-        elif outputs := exporters.open_metrics(selection):
-            from akka_otel_callbacks.common.export.own import OwnExporters
-
-            self._metrics = OwnExporters(outputs, self._resource, self._steps, self.identity.share, user_metrics)
-            for output in outputs:
-                self._hooks.add(output.close)
-        self.recording = self._metrics.takes or bool(self.detail)
-        self._threads += self._metrics.threads
-
-    def _open_traces(
-        self,
-        selection: Selection,
-        given: TracerProvider | None,
-        environ: Mapping[str, str],
-        within: Mapping[str, str] | None,
-        job: Mapping[str, str],
-        start_ns: int | None,
-    ) -> None:
-        from opentelemetry.trace import NoOpTracerProvider
-
-        from akka_otel_callbacks.common.tracing.ids import Planned
-        from akka_otel_callbacks.common.tracing.parent import parent_context, span_of
-        from akka_otel_callbacks.common.tracing.provider import private_provider
-        from akka_otel_callbacks.common.tracing.trace import Trace
-
-        provider = given
-        if given is not None:
-            self._flush_traces = flush_of(given)
-            self._threads.append(Closer("traces", partial(self._after_steps, self._flush_traces)))
-        elif own := private_provider(self._resource, exporters.open_traces(selection), environ, Planned(span_of(job))):
-            self._flush_traces = own.force_flush
-            self._threads.append(Closer("traces", partial(self._after_steps, own.shutdown)))
-            provider = own
-        tracer = (provider or NoOpTracerProvider()).get_tracer(SCOPE, VERSION)
-        parent = parent_context(environ if within is None else within)
-        self.trace = Trace(tracer, parent, has_job=within is None, start_ns=start_ns)
-        if self.trace.has_job:
-            self.detail = selection.detail
 
     def _after_steps(self, close: Callable[[], object]) -> None:
         """Closes the traces, after the translator has written the spans of the steps."""
         if self.detail and self._steps is not None:
             self._steps.catch_up(CLOSE_TIMEOUT_S)
         close()
-
-    def _open_logs(self, selection: Selection) -> None:
-        from akka_otel_callbacks.common.logs.outlet import Logs
-        from akka_otel_callbacks.common.logs.push import LogPush
-
-        opened = exporters.open_logs(selection)
-        place = self.trace.place
-        self._logs = Logs([LogPush(exporter, target, self._resource, place, SCOPE) for exporter, target in opened])
-        self._threads += self._logs.threads
 
     def _say_what_is_missing(self, timeout_s: float) -> None:
         missing = self._metrics.missing(timeout_s)

@@ -165,7 +165,7 @@ class Training:
             if self.state.max_steps > 0:
                 self.telemetry.publish(Constant(names.JOB_STEPS_PLANNED, self.state.max_steps))
         if args.world_size > 1:
-            tell_companions(attempt, next(_trainings), self.telemetry.trace_context())
+            tell_companions(attempt, next(_trainings), self.telemetry.trace.variables())
 
     def _open_companion(self, args: TrainingArguments) -> None:
         session, trainer, training = self._session, self.trainer(), next(_trainings)

@@ -19,8 +19,9 @@ from akka_otel_callbacks.common.log import logger
 from akka_otel_callbacks.common.logs.message import HAS_EVENTS, logs_request
 from akka_otel_callbacks.common.logs.push import MOST_WAITING
 from akka_otel_callbacks.common.logs.record import ATTRIBUTES, LONGEST, Record, about
-from akka_otel_callbacks.common.telemetry import SCOPE, Telemetry
+from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
+from akka_otel_callbacks.common.vocabulary.scope import SCOPE
 from tests.support.otlp_sink import OtlpSink, otlp_sink, refusing, wait_until
 
 Start = Callable[..., Telemetry]
@@ -136,7 +137,7 @@ def test_in_files_and_on_the_console(
     environment.setenv("OTEL_LOGS_EXPORTER", "file,console")
     environment.setenv("OTEL_METRICS_EXPORTER", "none")
     telemetry = start()
-    context = telemetry.trace_context()
+    context = telemetry.trace.variables()
     logger.warning("it is hot")
     telemetry.close()
     assert context == {}, "nothing is traced"
@@ -162,7 +163,7 @@ def test_ids_in_a_file_are_hex(start: Start, environment: pytest.MonkeyPatch) ->
     telemetry.close()
     written = Path("akka-otel/run/logs.jsonl").read_text()
     assert f'"traceId":"{"a" * 32}"' in written
-    assert telemetry.trace_context()["TRACEPARENT"].split("-")[2] in written
+    assert telemetry.trace.variables()["TRACEPARENT"].split("-")[2] in written
 
 
 # -- a program's own logging
@@ -171,7 +172,7 @@ def test_ids_in_a_file_are_hex(start: Start, environment: pytest.MonkeyPatch) ->
 def test_a_program_s_handler_has_the_ids(start: Start, log: pytest.LogCaptureFixture) -> None:
     telemetry = start()
     logger.warning("it is hot")
-    _, trace_id, span_id, _ = telemetry.trace_context()["TRACEPARENT"].split("-")
+    _, trace_id, span_id, _ = telemetry.trace.variables()["TRACEPARENT"].split("-")
     (line,) = (record for record in log.records if record.msg == "it is hot")
     assert (line.otelTraceID, line.otelSpanID) == (trace_id, span_id)  # type: ignore[attr-defined]
     telemetry.close()

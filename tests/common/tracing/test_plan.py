@@ -30,7 +30,7 @@ def test_who_begins_earlier_stands_under_it(traceparent: str, start: Start, envi
         assert worker.flush(5), "a worker may be killed after it"
         assert len(sink.spans()) == 1
         job = start(job=plan)
-        assert job.trace_context() == worker.trace_context() == plan
+        assert job.trace.variables() == worker.trace.variables() == plan
         job.span(names.SPAN_EVAL, 10**18, 10**18)
         job.close()
         worker.close()
@@ -63,7 +63,7 @@ def test_the_plan_says_what_is_decided(
     plan = planned(os.environ)
     assert plan["TRACEPARENT"].endswith(f"-{flags}")
     job = start(job=plan)
-    assert job.trace_context() == plan
+    assert job.trace.variables() == plan
     assert job.trace.has_job == (flags == "01")
 
 

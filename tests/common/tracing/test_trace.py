@@ -43,9 +43,9 @@ def test_what_is_open_ends_with_the_job_and_says_so(
 ) -> None:
     environment.setenv("OTEL_METRICS_EXPORTER", "none")
     telemetry = start(tracer_provider=spans.provider)
-    outer = telemetry.begin_span("outer", 1)
-    telemetry.begin_span("inner", 2, outer)
-    telemetry.begin_span("done", 3).end(4)
+    outer = telemetry.trace.begin("outer", 1)
+    telemetry.trace.begin("inner", 2, outer)
+    telemetry.trace.begin("done", 3).end(4)
     telemetry.close(error)
     job, inner = spans[names.SPAN_JOB.name], spans["inner"]
     for name in ("outer", "inner"):
@@ -64,7 +64,7 @@ def test_a_span_that_is_ended_twice_has_its_first_end(
 ) -> None:
     environment.setenv("OTEL_METRICS_EXPORTER", "none")
     telemetry = start(tracer_provider=spans.provider)
-    span = telemetry.begin_span("upload", 1)
+    span = telemetry.trace.begin("upload", 1)
     telemetry.close()
     span.end(2)  # its owner goes on for longer than the training
     assert spans["upload"].attributes == {UNFINISHED: True}
@@ -94,7 +94,7 @@ def test_the_decision_of_what_started_the_run_is_obeyed(
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.http)
         telemetry = start()
         telemetry.span(names.SPAN_EVAL, 1, 2)
-        handed_on = telemetry.trace_context()["TRACEPARENT"]
+        handed_on = telemetry.trace.variables()["TRACEPARENT"]
         telemetry.close()
         assert handed_on.split("-")[1::2] == [trace_id, flags]
         assert {span.name for span in sink.spans()} == (
@@ -107,9 +107,9 @@ def test_a_process_within_another_s_trace_has_no_job_of_its_own(
 ) -> None:
     environment.setenv("OTEL_METRICS_EXPORTER", "none")
     job = start(tracer_provider=spans.provider)
-    other = start(tracer_provider=spans.provider, environ=os.environ, within=job.trace_context())
+    other = start(tracer_provider=spans.provider, environ=os.environ, within=job.trace.variables())
     other.span(names.SPAN_EVAL, 1, 2)
-    assert other.trace_context() == job.trace_context()
+    assert other.trace.variables() == job.trace.variables()
     other.close(ValueError())
     job.close()
     assert spans[names.SPAN_EVAL.name].parent.span_id == spans[names.SPAN_JOB.name].context.span_id

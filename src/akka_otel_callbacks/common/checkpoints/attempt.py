@@ -54,7 +54,7 @@ class Attempt:
         telemetry.measure(names.CHECKPOINT_OPERATION_DURATION, seconds, {**labels, **reason})
         if self.moved_bytes is not None:
             telemetry.measure(names.CHECKPOINT_TRANSFER_SIZE, self.moved_bytes, labels)
-        span = span or telemetry.begin_span(names.SPAN_CHECKPOINT_OPERATION.of(self.operation), self.start_ns)
+        span = span or telemetry.trace.begin(names.SPAN_CHECKPOINT_OPERATION.of(self.operation), self.start_ns)
         self._end(span, {**labels, **reason, **self.description.attributes()})
         if self.operation == names.CheckpointOperation.MATERIALIZE and self.failure_reason is None:
             telemetry.trace.describe(self.description.identities())  # the job continues from what it fetched

@@ -106,7 +106,7 @@ class Operation:
         self._telemetry = telemetry = self._given or inherited or telemetry_of_run()
         self._start_ns = now_ns()
         if telemetry is not None:
-            self._span = telemetry.begin_span(
+            self._span = telemetry.trace.begin(
                 names.SPAN_CHECKPOINT_OPERATION.of(self.operation),
                 self._start_ns,
                 outer._span if outer is not None else None,

@@ -100,7 +100,7 @@ class Reporting:
                 None,
                 environ=also_in_files(beside_training(self._environ)),
                 writer=name,
-                within=_trace(self._environ) if training is None else training.trace_context(),
+                within=_trace(self._environ) if training is None else training.trace.variables(),
                 **self._providers,
             )
 
@@ -110,7 +110,7 @@ def environment(telemetry: Telemetry | None = None) -> dict[str, str]:
     telemetry = telemetry or current.current()
     if telemetry is None:
         return {}
-    return {RUN_VARIABLE: written(telemetry.identity.attributes), **telemetry.trace_context()}
+    return {RUN_VARIABLE: written(telemetry.identity.attributes), **telemetry.trace.variables()}
 
 
 def _identity(
