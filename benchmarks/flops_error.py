@@ -21,9 +21,9 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from akka_otel_callbacks.common.flops import estimate_from_config, matmul_parameters, train_flops
-from akka_otel_callbacks.common.flops.config import architecture
+from akka_otel_callbacks.common.flops import matmul_parameters, train_flops
 from akka_otel_callbacks.common.flops.peaks import PEAKS
+from benchmarks.config_estimate.estimate import architecture, estimate_from_config
 from tests.common.flops import models as flops_models
 
 LENGTH = 2048

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from akka_otel_callbacks.common.flops import estimate_from_config, train_flops
-from akka_otel_callbacks.common.flops.architecture import Attention
-from akka_otel_callbacks.common.flops.config import architecture
-from akka_otel_callbacks.common.flops.families import FAMILIES
+from akka_otel_callbacks.common.flops import train_flops
+from benchmarks.config_estimate.architecture import Attention
+from benchmarks.config_estimate.estimate import architecture, estimate_from_config
+from benchmarks.config_estimate.families import FAMILIES
 
 MIXTRAL_8X7B = {
     "model_type": "mixtral",
@@ -124,7 +124,7 @@ UNDESCRIBED = [
 def test_what_is_not_described_has_no_estimate_and_one_line(
     config: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from akka_otel_callbacks.common.flops import config as module
+    from benchmarks.config_estimate import estimate as module
 
     module._report.cache_clear()
     with caplog.at_level(logging.WARNING):

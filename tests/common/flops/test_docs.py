@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="the tiny models are those of transformers")
 transformers = pytest.importorskip("transformers", reason="the tiny models are those of transformers")
 
-from akka_otel_callbacks.common.flops.config import architecture  # noqa: E402
 from benchmarks import flops_error  # noqa: E402
+from benchmarks.config_estimate.estimate import architecture  # noqa: E402
 from tests.common.flops import models as flops_models  # noqa: E402
 
 ROWS = [

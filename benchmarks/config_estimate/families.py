@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from akka_otel_callbacks.common.flops.architecture import Architecture, Attention, Settings, Undescribed
 from akka_otel_callbacks.common.flops.module import MatmulParameters
+from benchmarks.config_estimate.architecture import Architecture, Attention, Settings, Undescribed
 
 
 def _hidden(settings: Settings) -> int:

@@ -1,14 +1,15 @@
-"""FLOPs of a training pass from a model's configuration alone: its matrix products and its attention."""
+"""FLOPs of a training pass from a model's configuration alone: its matrix products and its attention. The package's
+count on the live model is held against it."""
 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Iterable
 from typing import Any
 
-from akka_otel_callbacks.common.flops.architecture import Architecture, Settings, Undescribed
-from akka_otel_callbacks.common.flops.families import FAMILIES
-from akka_otel_callbacks.common.log import logger
+from benchmarks.config_estimate.architecture import Architecture, Settings, Undescribed
+from benchmarks.config_estimate.families import FAMILIES
 
 
 def estimate_from_config(config: Any, sequence_lengths: Iterable[int]) -> int | None:
@@ -49,4 +50,4 @@ def _read(model_type: str, settings: Settings) -> Architecture:
 
 @functools.cache  # one line for each architecture and reason
 def _report(model_type: str, reason: str) -> None:
-    logger.warning("no FLOPs estimate for a model of type %r: %s", model_type, reason)
+    logging.getLogger(__name__).warning("no FLOPs estimate for a model of type %r: %s", model_type, reason)
