@@ -57,18 +57,26 @@ class Unsent:
 
 
 class _Even:
-    """Keeps at most `MOST_STEPS` moments. If more come, it keeps every second, fourth, eighth … of them."""
+    """Keeps at most `MOST_STEPS` moments. If more come, it keeps every second, fourth, eighth … of them, and the
+    latest. Its figures arrive in any case, as those that hold now, so it must not count as left out."""
 
     def __init__(self) -> None:
         self.left_out = 0
         self._taken: list[Moment] = []
         self._new: list[Moment] = []
+        self._latest: list[Moment] = []
+        """The newest of all, if it is not among the taken yet."""
         self._seen, self._every = 0, 1
 
     def __len__(self) -> int:
-        return len(self._taken) + len(self._new)
+        return len(self._taken) + len(self._new) + len(self._latest)
 
     def add(self, moment: Moment) -> None:
+        for earlier in self._latest:
+            self._select(earlier)
+        self._latest = [moment]
+
+    def _select(self, moment: Moment) -> None:
         if self._seen % self._every == 0:
             self._new.append(moment)
         else:
@@ -80,9 +88,10 @@ class _Even:
 
     def take(self) -> list[Moment]:
         self._taken += self._new
-        self._new, self._seen, self._every = [], 0, 1
-        while len(self._taken) > MOST_STEPS:
+        while len(self._taken) + len(self._latest) > MOST_STEPS:
             self._taken = self._halved(self._taken)
+        self._taken += self._latest
+        self._new, self._latest, self._seen, self._every = [], [], 0, 1
         return self._taken
 
     def sent(self, until_ns: int) -> None:
