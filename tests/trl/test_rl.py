@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,35 @@ def test_a_step_of_which_some_batch_is_not_known_is_counted_by_none(batches: lis
     recorder = Recorder(RLStep)
     capture.deliver(recorder)
     assert (capture._updated(), recorder.steps) == ([], 1)
+
+
+class Kept(Recorder):
+    """Keeps the steps as they come."""
+
+    def __init__(self) -> None:
+        super().__init__(RLStep)
+        self.kept: list[Any] = []
+
+    def record(self, step: Any) -> None:
+        self.kept.append(step)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("adds_up", "accumulated", "expected"),
+    [(False, 2, 1.5), (False, 0, 1.5), (True, 2, 3.0), (True, 0, 3.0)],
+    ids=["mean", "mean, not said", "sum", "sum, not said"],
+)
+def test_a_policy_loss_is_put_together_as_the_step_s_loss_is(
+    adds_up: bool, accumulated: int, expected: float, known: bool, capture: RLCapture
+) -> None:
+    """Also of batches in another form than TRL's own, and by a host that does not say how many there are."""
+    capture.setting = replace(capture.setting, losses_add_up=adds_up)
+    capture.batches += [(torch.ones(4, 100) if known else "text", torch.ones(4, 500), None)] * 2
+    capture.marks = ({}, ()), ({"policy_loss": [1.0, 2.0]}, [2])
+    capture.accumulated = accumulated
+    capture.deliver(recorder := Kept())
+    assert [step.policy_loss for step in recorder.kept] == [expected]
 
 
 # -- lengths

@@ -116,8 +116,10 @@ class RLCapture(StepCapture):
         values = self.values(UPDATE_KEYS if given else None)
         step = self.complete(update_step(values, self._counts(updated)))
         losses = values.get("policy_loss")
-        if isinstance(losses, list) and len(losses) == len(updated):
-            step.policy_loss = sum(losses) if self.setting.losses_add_up else self._mean_loss(losses)
+        if isinstance(losses, list) and self.setting.losses_add_up:
+            step.policy_loss = sum(losses)
+        elif isinstance(losses, list) and len(losses) == len(updated) and self.accumulated:
+            step.policy_loss = self._mean_loss(losses)
         step.timing_s = phases(step.duration_s if self.timed else None, self.generation_s, self.reward_s)
         self.set_mfu(step, positions(updated), step.timing_s[Phase.UPDATE_ACTOR])
         if given:
