@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from transformers import Trainer, TrainerCallback, hyperparameter_search, integrations
 
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.presence import Presence
 from akka_otel_callbacks.common.run.attempt import FILE, Attempt
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
@@ -88,6 +90,16 @@ def test_each_training_is_an_attempt_of_its_own(tiny_model: str, published: Publ
     )
     assert [published.steps((run_id, number)) for number in (1, 2, 3)] == [2, 2, 2]
     assert [job.resource[INSTANCE] for job in published.jobs] == [f"{run_id}.{number}.0" for number in (1, 2, 2, 3)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no abstract socket addresses")
+def test_an_attempt_that_is_published_already_is_passed_over() -> None:
+    live = Presence("live", 1, select(os.environ, "live").metrics)
+    assert live.take()
+    try:
+        assert AkkaTelemetryCallback(run_id="live")._session.begin_attempt(None) == Attempt("live", 2)
+    finally:
+        live.leave()
 
 
 def test_a_forked_child_begins_runs_of_its_own() -> None:

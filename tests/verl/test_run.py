@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from akka_otel_callbacks.common.export.selection import select
+from akka_otel_callbacks.common.presence import Presence
 from akka_otel_callbacks.common.run import attempt, handed_on
 from akka_otel_callbacks.common.run.attempt import Attempt
 from akka_otel_callbacks.common.vocabulary import names
@@ -50,6 +53,16 @@ def test_every_training_of_a_process_has_an_id_of_its_own_or_an_attempt() -> Non
     assert (one, again) == (1, 1)
     assert [trained(**{RUN_ID: "mine"}) for _ in range(3)] == [("mine", 1), ("mine", 2), ("mine", 3)]
     assert [trained(**{RUN_ID: "yours", ATTEMPT: 5}) for _ in range(2)] == [("yours", 5), ("yours", 6)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no abstract socket addresses")
+def test_an_attempt_that_is_published_already_is_passed_over() -> None:
+    live = Presence("live", 1, select({}, "live").metrics)
+    assert live.take()
+    try:
+        assert trained(**{RUN_ID: "live"}) == ("live", 2)
+    finally:
+        live.leave()
 
 
 def test_each_trainings_settings_are_its_own() -> None:
