@@ -1,4 +1,5 @@
-"""What holds for every test: no hub, one thread, nothing of the developer's own telemetry settings, and interrupts."""
+"""What holds for every test: no hub, one thread, nothing of the developer's own telemetry settings, interrupts, and no
+limit on the time of an example, which a busy machine would miss."""
 
 from __future__ import annotations
 
@@ -17,6 +18,13 @@ for _name in [*os.environ]:
 # A shell has what it starts in the background ignore interrupts, and so does whatever that starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    from hypothesis import settings
+except ImportError:  # a host's environment: its tests have no properties
+    pass
+else:
+    settings.register_profile("any machine", settings(), deadline=None)
+    settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)

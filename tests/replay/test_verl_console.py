@@ -184,6 +184,30 @@ def test_a_configuration_that_ray_broke_where_it_flushed(tmp_path: Path, data: s
     assert only(tmp_path, f"{text}{ACTOR}{printed(1, ROW)}\n").config == config
 
 
+WARNINGS = [
+    '/site-packages/verl/workers/engine/__init__.py:32: UserWarning: torchtitan is not there: Error("No module \'it")',
+    '  warnings.warn(f"torchtitan engine is not available: {e!r}", stacklevel=1)',
+    "WARNING 12-01 05:19:15 [config.py:71] {'not': 'this'",
+    "Traceback (most recent call last):",
+    '  File "main.py", line 180, in <module>',
+    "    use_critic=need_critic(config),",
+]
+
+
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_configuration_among_warnings_of_the_same_process(tmp_path: Path, data: st.DataObject) -> None:
+    """Ray reads what a process prints and what it warns of from two files, in turns."""
+    layers = [{"_target_": "it's }", "values": [1, -2.5, True, None, ("a long text with words that are " * 5)]}]
+    config = {"actor_rollout_ref": {"actor": layers, "empty": {}}, "data": {"files": "a {b"}, "trainer": {"n": 3}}
+    first, *rest = pprint.pformat(config, width=data.draw(st.integers(20, 120))).splitlines()
+    lines = [first]
+    for line in rest:
+        lines += [*data.draw(st.lists(st.sampled_from(WARNINGS), max_size=2)), line]
+    text = "".join(f"{ACTOR}{line}\n" for line in lines)
+    assert only(tmp_path, f"{text}{ACTOR}{printed(1, ROW)}\n").config == config
+
+
 @pytest.mark.parametrize(
     ("text", "recognised"),
     [

@@ -16,6 +16,8 @@ BEGIN = "{"
 OPENING, CLOSING = "{[(", "}])"
 TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 """A text within it, whose brackets are none of its own."""
+PART = re.compile(r"""\s*(?:[]['"{}():,.\d+-]|True\b|False\b|None\b|nan\b|inf\b|$)""")
+"""The begin of a line that can be part of one. Ray prints what a process warns of among what the process prints."""
 SECTIONS = ("trainer", "data")
 """What every configuration of verl has."""
 
@@ -32,6 +34,8 @@ class Settings:
         begun = self._begun.setdefault(line.actor, [])
         if line.text.startswith(BEGIN):
             begun.append(_Begun())  # may also be a section of the one before: Ray breaks lines where it flushes
+        if PART.match(line.text) is None:
+            return
         for one in begun:
             one.add(line.text)
         for one in begun:
