@@ -49,7 +49,7 @@ def test_what_is_new_appears_and_the_zoom_stays(tmp_path: Path, live: tuple[Live
         assert page.evaluate("kept === document.getElementById('reward')"), "the panel is the same one"
         assert page.locator("#reward .legend button[aria-pressed=false]").count() == 1
         assert page.locator("#live").inner_text() == "The run is over."
-        assert page_of.all_told.is_set()
+        assert page_of.all_told.wait(60)
 
 
 def test_what_has_not_changed_is_not_sent_again(tmp_path: Path, live: tuple[LivePage, str]) -> None:
@@ -65,8 +65,19 @@ def test_what_has_not_changed_is_not_sent_again(tmp_path: Path, live: tuple[Live
     page_of.show([history(tmp_path)], over=True)
     assert not page_of.all_told.is_set()
     assert requests.get(f"{address}page.json?{version}", timeout=10).json()["version"] == OVER
-    assert page_of.all_told.is_set()
+    assert page_of.all_told.wait(60)
     assert requests.get(f"{address}page.json?{OVER}", timeout=10).status_code == 204
+
+
+def test_the_end_is_told_when_a_reader_has_all_of_it() -> None:
+    """The command ends then: a page that is on its way would be cut off."""
+    page = LivePage()
+    page.show([], over=True)
+    made = page.newer_than("")
+    assert made is not None
+    assert not page.all_told.is_set()
+    page.got(made)
+    assert page.all_told.is_set()
 
 
 @pytest.mark.parametrize("path", ["metrics.jsonl", "../x", "page.json/", "page.html"])

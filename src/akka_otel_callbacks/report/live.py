@@ -53,9 +53,12 @@ class LivePage:
                 return None
             if self._made is None:
                 self._made = page(self._runs, time.time_ns(), version=self._version)
-            if self._version == OVER:
-                self.all_told.set()
             return self._made
+
+    def got(self, made: dict[str, Any]) -> None:
+        """A reader has got this page whole. Before, the server must not end."""
+        if made["version"] == OVER:
+            self.all_told.set()
 
     def wait_for_readers(self) -> None:
         """Waits until a reader that asked lately has the last version."""
@@ -101,10 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
         made = self.page.newer_than(version if path == DATA else "")
         if made is None:
             self._answer(HTTPStatus.NO_CONTENT)
-        elif path == "/":
+            return
+        if path == "/":
             self._answer(HTTPStatus.OK, html.written(made), "text/html")
         else:
             self._answer(HTTPStatus.OK, json.dumps(made, separators=(",", ":")), "application/json")
+        self.page.got(made)
 
     def _is_for_us(self) -> bool:
         """Not for a site whose name leads to this machine, which would let its pages read ours."""

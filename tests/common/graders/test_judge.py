@@ -148,11 +148,10 @@ def test_a_refused_credential_ends_the_job_and_is_not_counted(
     assert server.url in str(stopped.value)
     assert f"HTTP {status}" in str(stopped.value)
     assert len(server.asked) <= 16, "nobody is asked behind the first that was refused but those that ask at once"
-    before = len(server.asked)
     server.behave = "one"
     with pytest.raises(JudgeStopped):
         judge(completion="the next")
-    assert len(server.asked) == before
+    assert not any("the next" in asked.text for asked in server.asked)
     said = "".join([str(stopped.value), repr(stopped.value.__cause__), repr(stopped.value.__context__), caplog.text])
     assert KEY not in said
     assert "secret completion" not in said
