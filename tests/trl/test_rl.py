@@ -18,6 +18,7 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
+from akka_otel_callbacks.trl.new_values import mark
 from akka_otel_callbacks.trl.rl import RLCapture, Setting, own_lengths, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
 from benchmarks import loggers, stand_in
@@ -111,7 +112,7 @@ def test_a_policy_loss_is_put_together_as_the_step_s_loss_is(
     """Also of batches in another form than TRL's own, and by a host that does not say how many there are."""
     capture.setting = replace(capture.setting, losses_add_up=adds_up)
     capture.batches += [(torch.ones(4, 100) if known else "text", torch.ones(4, 500), None)] * 2
-    capture.marks = ({}, ()), ({"policy_loss": [1.0, 2.0]}, [2])
+    capture.marks = mark({}), mark({"policy_loss": [1.0, 2.0]})
     capture.accumulated = accumulated
     capture.deliver(recorder := Kept())
     assert [step.policy_loss for step in recorder.kept] == [expected]

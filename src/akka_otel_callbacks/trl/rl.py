@@ -264,12 +264,13 @@ class RLLoop(Loop[RLCapture]):
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
         graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
-        if not self.in_training():
+        trainer = self._trainer_ref()
+        if trainer is None or not trainer.model.training:
             return
         step = self.step
         step.graded.append(graded)
         step.reward_s = (step.reward_s or 0.0) + seconds
-        weights = getattr(self._trainer_ref(), "reward_weights", None)  # read anew: a schedule may change them
+        weights = getattr(trainer, "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
             weights = [1.0] * len(self._terms)
         elif weights.is_cpu:

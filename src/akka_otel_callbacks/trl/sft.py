@@ -92,8 +92,8 @@ class SFTLoop(Loop[SFTCapture]):
 
     def _new_tokens(self) -> float:
         """The tokens since the step before, by TRL's running total over all processes."""
-        lists, _ = self._marks[-1]
-        totals = lists.get("num_tokens")
+        keys, lists, _ = self._marks[-1]
+        totals = lists[keys.index("num_tokens")] if "num_tokens" in keys else None
         counted = number(totals[-1]) if isinstance(totals, list) and totals else None
         if counted is None:
             return 0.0
