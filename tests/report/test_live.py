@@ -69,15 +69,20 @@ def test_what_has_not_changed_is_not_sent_again(tmp_path: Path, live: tuple[Live
     assert requests.get(f"{address}page.json?{OVER}", timeout=10).status_code == 204
 
 
-def test_the_end_is_told_when_a_reader_has_all_of_it() -> None:
+def test_the_end_is_told_when_a_reader_has_all_of_it(
+    live: tuple[LivePage, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command ends then: a page that is on its way would be cut off."""
-    page = LivePage()
-    page.show([], over=True)
-    made = page.newer_than("")
-    assert made is not None
-    assert not page.all_told.is_set()
-    page.got(made)
-    assert page.all_told.is_set()
+    page_of, address = live
+    text = "x" * 30_000_000  # more than the system keeps for a reader that does not read
+    monkeypatch.setattr(
+        "akka_otel_callbacks.report.live.page", lambda runs, now, version: {"version": version, "": text}
+    )
+    page_of.show([], over=True)
+    with requests.get(f"{address}page.json", stream=True, timeout=60) as answer:
+        assert not page_of.all_told.wait(0.2)
+        assert answer.json()["version"] == OVER
+    assert page_of.all_told.wait(60)
 
 
 @pytest.mark.parametrize("path", ["metrics.jsonl", "../x", "page.json/", "page.html"])

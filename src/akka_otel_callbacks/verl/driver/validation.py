@@ -42,6 +42,19 @@ def of_training() -> Telemetry | None:
 
 
 def _time(validate: Call) -> Iterator[None]:
+    yield from _watched(validate, is_logged=False)
+
+
+def _time_wait(validate: Call) -> Iterator[None]:
+    yield from _watched(validate, is_logged=True)
+
+
+def _watched(validate: Call, *, is_logged: bool) -> Iterator[None]:
+    """A validation in the training's pauses and spans.
+
+    Args:
+        is_logged: whether verl logs how long it took. One that went well then has its span from there.
+    """
     telemetry = of_training()
     if telemetry is None:
         return
@@ -53,21 +66,8 @@ def _time(validate: Call) -> Iterator[None]:
     telemetry.pauses.begin(EVALUATION)
     yield
     telemetry.pauses.end(EVALUATION)
-    telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)
-
-
-def _time_wait(validate: Call) -> Iterator[None]:
-    """What went well has its span by the seconds that are logged."""
-    telemetry = of_training()
-    if telemetry is None:
+    if validate.error is None and is_logged:
         return
-    from akka_otel_callbacks.common.recording.pauses import EVALUATION
-    from akka_otel_callbacks.common.vocabulary.names import SPAN_EVAL
-
-    start_ns = now_ns()
-    telemetry.pauses.begin(EVALUATION)
-    yield
-    telemetry.pauses.end(EVALUATION)
-    if validate.error is not None:
-        telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)
+    telemetry.span(SPAN_EVAL, start_ns, now_ns(), error=validate.error)
+    if is_logged:
         telemetry.flush(0)  # verl ends this process with SIGKILL
