@@ -18,7 +18,7 @@ from akka_otel_callbacks.common.vocabulary.step import RLStep
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.new_values import mark
+from akka_otel_callbacks.trl.new_values import Marker
 from akka_otel_callbacks.trl.rl import RLCapture, Setting, own_lengths, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
 from benchmarks import loggers, stand_in
@@ -58,7 +58,8 @@ def test_an_infinite_score_is_left_to_the_recorder(weight: float) -> None:
 def capture() -> RLCapture:
     rows = LogRows(rl_step, everything=False, nan_filter=True)
     return RLCapture(
-        job=Job(devices=1, efficiency=None, rows=rows, alone=True),
+        Job(devices=1, efficiency=None, rows=rows, alone=True),
+        losses=[],
         setting=Setting(by_sequence=False, losses_add_up=False, terms=["a", "b"], weights={}, group=None),
     )
 
@@ -66,7 +67,7 @@ def capture() -> RLCapture:
 def test_a_capture_says_how_much_memory_its_masks_keep(capture: RLCapture) -> None:
     """The queue is bounded by it: masks may lie on a device and are kept until the step is translated."""
     mask = torch.ones(4, 500)
-    capture.lengths += [3, 1, 2]
+    capture.lengths = [3, 1, 2]
     capture.batches += [(torch.ones(4, 100), mask, None)] * 2
     assert capture.values_held == 3 * 3 + 1200
 
@@ -112,7 +113,8 @@ def test_a_policy_loss_is_put_together_as_the_step_s_loss_is(
     """Also of batches in another form than TRL's own, and by a host that does not say how many there are."""
     capture.setting = replace(capture.setting, losses_add_up=adds_up)
     capture.batches += [(torch.ones(4, 100) if known else "text", torch.ones(4, 500), None)] * 2
-    capture.marks = mark({}), mark({"policy_loss": [1.0, 2.0]})
+    marker = Marker()
+    capture.marks = marker.mark({}), marker.mark({"policy_loss": [1.0, 2.0]})
     capture.accumulated = accumulated
     capture.deliver(recorder := Kept())
     assert [step.policy_loss for step in recorder.kept] == [expected]

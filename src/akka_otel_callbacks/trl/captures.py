@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +79,9 @@ class StepCapture:
         seconds = _between(self.begin, end)
         return None if seconds is None else seconds + self.earlier_s
 
-    def values(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """The step's own values by TRL's log key. `keys` limits what is read of TRL's buffers."""
-        values: dict[str, Any] = new_values(self.marks, keys)
+    def values(self) -> dict[str, Any]:
+        """The step's own values by TRL's log key."""
+        values: dict[str, Any] = new_values(self.marks)
         values["grad_norm"], values["learning_rate"] = self.grad_norm, self.learning_rate
         return values
 

@@ -18,7 +18,7 @@ from akka_otel_callbacks.trl.accelerators import device_count, memory_account
 from akka_otel_callbacks.trl.captures import Job, StepCapture
 from akka_otel_callbacks.trl.efficiency import Efficiency
 from akka_otel_callbacks.trl.log_rows import LogRows
-from akka_otel_callbacks.trl.new_values import mark
+from akka_otel_callbacks.trl.new_values import Marker
 from akka_otel_callbacks.trl.taps import Arguments, Hook, Listener, OftenHook, tap_often
 from akka_otel_callbacks.trl.vocabulary import is_evaluation, is_summary
 
@@ -84,7 +84,8 @@ class Loop(Generic[CaptureT]):
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._listener = listener
         self._emit = emit
-        self._marks = [mark(_training_buffers(trainer) or {})]
+        self._marker = Marker()
+        self._marks = [self._marker.mark(_training_buffers(trainer) or {})]
         self._in_step = False
         self._number = state.global_step
         self._counts_epochs = has_length(getattr(trainer, "train_dataset", None))
@@ -188,7 +189,8 @@ class Loop(Generic[CaptureT]):
     def _mark(self) -> None:
         """Notes how far the trainer's buffers are filled."""
         trainer = self._trainer_ref()
-        self._marks.append(mark(trainer._metrics["train"] if trainer is not None and self._has_buffers else {}))
+        buffers = trainer._metrics["train"] if trainer is not None and self._has_buffers else {}
+        self._marks.append(self._marker.mark(buffers))
 
     def _watch_memory(self, trainer: Trainer | None) -> None:
         """Sets up the account of memory. It is guarded by itself: if it fails, a step still has its times. Without
@@ -263,11 +265,14 @@ def copied(value: Any) -> Any:
     """The value as it is now. A tensor, such as a compiled optimizer's learning rate, may be overwritten before it is
     read. Copying it on its device waits for nothing. Neither does reading a plain tensor in main memory, which takes a
     fifth of the time of a copy."""
-    if value.__class__ is float:
+    kind = value.__class__
+    if kind is float:
         return value
-    if value.__class__.__name__ == PLAIN_TENSOR and value.is_cpu and value.ndim == 0:
+    if kind.__name__ == PLAIN_TENSOR and value.is_cpu:
         # `item` lets go of the interpreter: while the translator works, the training thread would wait to get it back.
-        return value.tolist()
+        found = value.tolist()
+        if found.__class__ is float:
+            return found
     return value.detach().clone() if hasattr(value, "detach") else value
 
 

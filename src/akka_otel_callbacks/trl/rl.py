@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import truediv
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -15,7 +15,7 @@ from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinc
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.metric import Metric
 from akka_otel_callbacks.common.vocabulary.step import RLStep
-from akka_otel_callbacks.trl.captures import Job, StepCapture
+from akka_otel_callbacks.trl.captures import StepCapture
 from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop, TranslatedStep, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
@@ -30,8 +30,6 @@ Phase = names.RlStepPhase
 LOSSES_THAT_ADD_UP = ("cispo", "dapo", "vespo")
 """Loss types that TRL normalizes by the tokens of the whole step, so that the losses of its micro-batches add up to the
 step's. With all others the step's loss is their mean."""
-# Of `_calculate_rewards(self, inputs, prompts, completions, completion_ids_list)`:
-PROMPTS_ARGUMENT = 2, "prompts"
 COMPLETION_IDS_ARGUMENT = 4, "completion_ids_list"
 
 
@@ -67,40 +65,30 @@ class Setting:
     group: int | None
 
 
+@dataclass(slots=True)
 class RLCapture(StepCapture):
     """One step as the training thread saw it."""
 
-    __slots__ = tuple(
-        "accumulated batches cut generation_s graded lengths reward_s scores setting timed tokens".split()
-    )
-
-    setting: Setting
-    lengths: list[int]
+    setting: Setting = field(kw_only=True)
+    batches: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    """For each micro-batch, the fields of a `Trained`. A plain tuple takes the training thread a tenth of the time."""
+    # A step has mostly one scoring. Lists would be three pieces of memory more that wait with the step.
+    lengths: Sequence[int] = ()
     """Own tokens of each completion."""
-    scores: list[tuple[Any, Any]]
+    scores: tuple[tuple[Any, Any], ...] = ()
     """For each scoring, a tensor [rollouts, terms] of unweighted scores, NaN for none, and the weights [terms] at that
     moment."""
-    graded: list[Batch]
+    graded: tuple[Batch, ...] = ()
     """For each scoring, the calls of the reward functions."""
-    batches: list[tuple[Any, Any, Any]]
-    """For each micro-batch, the fields of a `Trained`. A plain tuple takes the training thread a tenth of the time."""
-    accumulated: float
+    accumulated: float = 1
     """How many micro-batches a loss is divided by."""
-    cut: Sequence[float]
+    cut: Sequence[float] = ()
     """The same for each micro-batch before `begin`, if an epoch ended within the step's accumulation."""
-    generation_s: float | None
-    reward_s: float | None
-    timed: bool
+    generation_s: float | None = None
+    reward_s: float | None = None
+    timed: bool = True
     """Whether generation can be told from the update. TRL before 0.24 has no method that generates."""
-    tokens: int
-
-    def __init__(self, job: Job, setting: Setting, begin: float | None = None) -> None:
-        """It takes no keywords, because a dozen of them take the training thread as long as everything else."""
-        super().__init__(job, [], begin)
-        self.setting = setting
-        self.lengths, self.scores, self.graded, self.batches = [], [], [], []
-        self.generation_s = self.reward_s = None
-        self.accumulated, self.cut, self.timed, self.tokens = 1, (), True, 0
+    tokens: int = 0
 
     @property
     def values_held(self) -> int:
@@ -112,8 +100,7 @@ class RLCapture(StepCapture):
         return len(self.lengths) * (1 + len(self.setting.terms)) + held
 
     def deliver(self, recorder: Recorder) -> None:
-        given, updated = self._scores(), self._updated()
-        values = self.values(UPDATE_KEYS if given else None)
+        given, updated, values = self._scores(), self._updated(), self.values()
         step = self.complete(update_step(values, self._counts(updated)))
         losses = values.get("policy_loss")
         if isinstance(losses, list) and self.setting.losses_add_up:
@@ -135,12 +122,7 @@ class RLCapture(StepCapture):
 
     def _scores(self) -> list[tuple[Any, Any]]:
         """The scores that have the form that TRL gives them. In place of any others, the figures of the log stay."""
-        terms = len(self.setting.terms)
-        return [
-            (scores, weights)
-            for scores, weights in self.scores
-            if getattr(scores, "ndim", 0) == 2 and scores.size(1) == terms
-        ]
+        return [(scores, weights) for scores, weights in self.scores if are_scores(scores, self.setting.terms)]
 
     def _updated(self) -> list[Trained]:
         """The micro-batches. Empty if one of them is missing or has an unknown form: then no figure is computed from
@@ -208,7 +190,7 @@ class RLLoop(Loop[RLCapture]):
         return found
 
     def _begun(self, now: float | None) -> RLCapture:
-        return RLCapture(self._job, self._setting, now)
+        return RLCapture(self._job, [], now, setting=self._setting)
 
     def epoch_ended(self) -> None:
         super().epoch_ended()
@@ -249,7 +231,8 @@ class RLLoop(Loop[RLCapture]):
         if self.in_training():
             step = self.step
             step.generation_s = (step.generation_s or 0.0) + seconds
-            step.lengths += own_lengths(result)
+            lengths = own_lengths(result)
+            step.lengths = [*step.lengths, *lengths] if step.lengths else lengths
 
     def _trained(self, loss: Any, args: Arguments) -> None:
         """Notes one micro-batch of the update: `compute_loss(self, model, inputs)`."""
@@ -263,21 +246,31 @@ class RLLoop(Loop[RLCapture]):
             return
 
     def _rewarded(self, result: Any, args: Arguments, seconds: float) -> None:
-        graded = self._scorings.end(len(argument(args, *PROMPTS_ARGUMENT) or ()))
+        """Notes one scoring: `_calculate_rewards(self, inputs, prompts, completions, completion_ids_list)`."""
+        positional, named = args
+        prompts = positional[2] if len(positional) > 2 else named.get("prompts")  # `argument` takes twice the time
+        graded = self._scorings.end(len(prompts) if prompts else 0)
         trainer = self._trainer_ref()
         if trainer is None or not trainer.model.training:
             return
         step = self.step
-        step.graded.append(graded)
+        step.graded += (graded,)
         step.reward_s = (step.reward_s or 0.0) + seconds
         weights = getattr(trainer, "reward_weights", None)  # read anew: a schedule may change them
         if weights is None:
             weights = [1.0] * len(self._terms)
         elif weights.is_cpu:
             weights = weights.tolist()
-        step.scores.append((result, weights))
+        step.scores += ((result, weights),)
+        if self._marker.wanted is None and are_scores(result, self._terms):
+            self._marker.wanted = UPDATE_KEYS  # the rewards that TRL logs are never read
         if not self._has_own_lengths:  # before TRL 0.24
-            step.lengths += map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())
+            step.lengths = [*step.lengths, *map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())]
+
+
+def are_scores(value: Any, terms: Sequence[str]) -> bool:
+    """Whether it has the form that TRL gives to scores: a tensor [rollouts, terms]."""
+    return getattr(value, "ndim", 0) == 2 and value.size(1) == len(terms)
 
 
 def _list(value: Any) -> Any:
