@@ -69,7 +69,7 @@ test-hosts: $(HOSTS:%=.venv-%/ready)  ## Trainings within Unsloth, Axolotl and m
 generate: $(TRL)  ## Write names and reference anew from registry/
 	.venv-trl/bin/python -m tools.generate
 
-pictures: $(TRL)  ## Draw the pictures of docs/report.md anew, from trainings with a fault each
+pictures: $(TRL)  ## Draw the pictures of README.md and docs/report.md anew, from trainings
 	.venv-trl/bin/python -m tools.pages
 
 bench: $(BENCH)  ## Costs beside other loggers, measured on this machine

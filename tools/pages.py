@@ -1,8 +1,9 @@
-"""Draws the pictures of docs/report.md: pages of real trainings, each with one fault. `make pictures` takes two minutes
-and needs Chromium; as trainings do, the pictures differ a little each time."""
+"""Draws the pictures of README.md and docs/report.md: what the demo shows, and pages of real trainings with one fault
+each. `make pictures` takes two minutes and needs Chromium; as trainings do, the pictures differ a little each time."""
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -14,10 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
 
+from akka_otel_callbacks.cli.view import view
 from akka_otel_callbacks.demo import tiny
-from akka_otel_callbacks.demo.trainings import sft
+from akka_otel_callbacks.demo.trainings import TRAININGS, sft
 from akka_otel_callbacks.graders import GraderFailure, graded
+from akka_otel_callbacks.reading import Reader, files
 from akka_otel_callbacks.report import report
 from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from tests.support.programs import program
@@ -27,6 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
 STEPS, LONGEST = 30, 24
 WIDTH, HEIGHT = 1200, 1600
+DEMO = "demo"
+COLUMNS = 110
+"""Of the terminal in the demo's picture: as many as its table takes."""
 ONLY = """header, #places, footer, #who, #absent, #panels > :not(#PANEL), #verdict details { display: none }
 body { padding: .6rem } #PANEL { grid-column: 1 / -1; margin-top: .6rem }"""
 """Leaves the verdict and one panel of a page."""
@@ -144,14 +151,26 @@ def draw(browser: Browser, page: Path, panel: str, image: Path) -> None:
         opened.locator("main").screenshot(path=image)
 
 
+def draw_demo(folder: Path, image: Path) -> None:
+    """What `akka-otel demo` shows at its end."""
+    TRAININGS["trl-grpo"](STEPS, folder.with_name("demo-training"), [AkkaTelemetryCallback()]).train()
+    (run,) = Reader(files(folder)).read()
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), highlight=False, markup=False)
+    console.print(view(run, COLUMNS))
+    console.save_svg(str(image), title="akka-otel demo")
+
+
 def main(*chosen: str) -> None:
     """Draws those of these names, or all."""
     with TemporaryDirectory() as work, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        for name in chosen or PICTURES:
-            picture = PICTURES[name]
+        for name in chosen or (DEMO, *PICTURES):
             folder = Path(work) / name
             os.environ["AKKA_OTEL_DIR"] = str(folder)
+            if name == DEMO:
+                draw_demo(folder, IMAGES / f"{DEMO}.svg")
+                continue
+            picture = PICTURES[name]
             picture.train(Path(work) / f"{name}-training")
             draw(browser, report(folder).save(folder / "page.html"), picture.panel, IMAGES / f"report-{name}.png")
         browser.close()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from akka_otel_callbacks.common.run.identity import identify
+from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
 from akka_otel_callbacks.common.vocabulary.step import GAUGES, RLStep, SFTStep
 from akka_otel_callbacks.report import heat
 from akka_otel_callbacks.report.page import page
+from tests.common.reports import Report
 from tests.report.recordings import GPU, history, record, recording, rl_step, sft_step
 
 STEPS = 25
@@ -118,6 +122,19 @@ def test_what_comes_after_the_last_step_lies_on_the_axis(tmp_path: Path) -> None
     assert [*run.course(names.HW_POWER).x] == [pytest.approx(2.4)]
     assert run.latest == (pytest.approx(2.4), pytest.approx(24))
     assert page([run], 0)["runs"][0]["ends"] == [1, pytest.approx(2.4)]
+
+
+def test_what_the_last_export_tells_lies_on_the_axis(tmp_path: Path) -> None:
+    """It is made when the job's span has ended."""
+    telemetry = Telemetry.start(identify({}, engine={}), RLStep, environ={"AKKA_OTEL_DIR": str(tmp_path)})
+    for number in (1, 2):
+        time.sleep(0.1)
+        telemetry.capture(Report(rl_step(number, 2, grader_failures={("accuracy", "timeout"): 1})), step=True)
+    telemetry.close()
+    (made,) = page([history(tmp_path)], 0)["runs"]
+    (failures,) = history(tmp_path).courses(names.RL_GRADER_FAILURES)
+    assert failures.y[-1] == 2
+    assert failures.x[-1] == pytest.approx(made["ends"][1], abs=0.001)
 
 
 def test_a_run_that_made_no_step(tmp_path: Path) -> None:

@@ -107,6 +107,32 @@ def test_a_nan_is_marked_at_the_step_that_lacks_the_figure(tmp_path: Path) -> No
     assert chart["marks"] == [{"run": 0, "x": 13, "text": "1 × rl.step.loss not finite", "bad": True}]
 
 
+@pytest.mark.parametrize(("since", "hint"), [(13, "from 3: +0, none since step 12"), (20, "from 3: +0")])
+def test_a_loss_that_is_no_number_any_more_is_not_told_as_the_latest(tmp_path: Path, since: int, hint: str) -> None:
+    loss = {True: 3.0, False: float("nan")}
+    made = of(record(tmp_path, 20, sft_step, lambda n: {"loss": loss[n < since]}))
+    (fact,) = (fact for fact in made["runs"][0]["facts"] if fact["label"] == "Loss")
+    assert (fact["value"], fact["hint"]) == ("3", hint)
+
+
+def test_an_evaluation_that_is_no_number_is_told_by_the_step_that_told_of_it(tmp_path: Path) -> None:
+    with recording(tmp_path, SFTStep) as run:
+        for number in range(1, 21):
+            run.step(sft_step(number, 20))
+            if number in (7, 17):
+                run.step(SFTStep(eval_loss=float("nan")), seconds=0.3)
+            if number % 10 == 0:
+                run.export()
+    made = of(tmp_path)
+    (verdict,) = made["verdicts"]
+    assert verdict["found"] == ["sft.eval.loss was NaN or infinite 2 ×, first by step 10"]
+    marks = next(panel["charts"][0]["marks"] for panel in made["panels"] if panel["name"] == "loss")
+    assert [(mark["x"], mark["text"]) for mark in marks] == [
+        (10, "1 × sft.eval.loss not finite by then"),
+        (20, "1 × sft.eval.loss not finite by then"),
+    ]
+
+
 def test_marks_of_every_step_are_told_together(tmp_path: Path) -> None:
     """As of weights that are NaN, in a run that exports each of its steps."""
     made = of(record(tmp_path, 500, figures=lambda n: {"loss": float("nan")} if n > 100 else {}, every=1))
@@ -128,8 +154,8 @@ def test_a_reward_that_is_no_number_is_marked_at_the_step_that_told_of_it(tmp_pa
     made = of(record(tmp_path, 20, figures=infinite_at_13, every=5))
     marks = next(panel["charts"][0]["marks"] for panel in made["panels"] if panel["name"] == "loss")
     assert {(mark["x"], mark["text"]) for mark in marks} == {
-        (15, "1 × rl.rollout.reward total not finite"),
-        (15, "1 × rl.rollout.reward odd not finite"),
+        (15, "1 × rl.rollout.reward total not finite by then"),
+        (15, "1 × rl.rollout.reward odd not finite by then"),
     }
 
 

@@ -65,7 +65,9 @@ def change(run: History) -> Fact | None:
         if course and len(course.y) > 1:
             size = min(window(course), len(course.y) // 2)
             first, last = median(course.y[:size]), median(course.y[-size:])
-            return Fact(label, f"{last:.4g}", f"from {first:.4g}: {last - first:+.3g}")
+            gone = course.x[-1] < run.steps[-size]  # as of weights that are NaN
+            since = f", none since step {course.x[-1]:,.0f}" if gone else ""
+            return Fact(label, f"{last:.4g}", f"from {first:.4g}: {last - first:+.3g}{since}")
         if course:
             return Fact(label, f"{course.y[-1]:.4g}", "of one step")
     return None

@@ -80,8 +80,9 @@ def _paused_until(run: History) -> float:
 
 def nonfinite(run: History) -> Iterator[str]:
     for figure, found in marks.not_finite(run).items():
-        times, first = sum(more for _, more in found), found[0][0]
-        yield f"{figure} was NaN or infinite {times:,.0f} ×, first at step {first:,.0f}"
+        times, first = sum(gap.times for gap in found), found[0]
+        when = f"{'at' if first.exactly else 'by'} step {first.step:,.0f}"
+        yield f"{figure} was NaN or infinite {times:,.0f} ×, first {when}"
 
 
 def dead_groups(run: History) -> Iterator[str]:

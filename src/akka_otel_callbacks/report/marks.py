@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from akka_otel_callbacks.common.gpu.xid_codes import IN_WORDS, XIDS, cause_of
 from akka_otel_callbacks.common.vocabulary import names
@@ -13,6 +14,14 @@ from akka_otel_callbacks.report.course import Course
 from akka_otel_callbacks.report.drawn import Mark
 from akka_otel_callbacks.report.gpus import gpu_name
 from akka_otel_callbacks.report.history import BY_NAME, OF_STEPS, History
+
+
+class Gap(NamedTuple):
+    """A figure was NaN or infinite so many times, first at a step, or where `exactly` is false by then."""
+
+    step: float
+    times: float
+    exactly: bool
 
 
 def attempts(run: History) -> Iterator[Mark]:
@@ -25,21 +34,22 @@ def attempts(run: History) -> Iterator[Mark]:
 def nonfinite(run: History) -> Iterator[Mark]:
     """Figures that were NaN or infinite."""
     for figure, found in not_finite(run).items():
-        yield from (Mark(step, f"{more:.0f} × {figure} not finite", bad=True) for step, more in found)
+        for step, times, exactly in found:
+            yield Mark(step, f"{times:.0f} × {figure} not finite{'' if exactly else ' by then'}", bad=True)
 
 
-def not_finite(run: History) -> dict[str, list[tuple[float, float]]]:
-    """For each figure, the steps at which it was NaN or infinite, and how often."""
+def not_finite(run: History) -> dict[str, list[Gap]]:
+    """For each figure, when it was NaN or infinite."""
     courses = run.courses(names.TELEMETRY_NONFINITE)
     exports = sorted({x for course in courses for x in course.x})
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, list[Gap]] = {}
     for course in courses:
         figure, term = course.of(names.ATTR_TELEMETRY_METRIC), course.of(names.ATTR_RL_TERM)
         before = bisect_left(exports, course.x[0])  # some begin with the first value that is not finite
         begin = exports[before - 1] if before else run.clock[0][0]
-        steps = [(_lacking(run, figure, term, *gain), gain[2]) for gain in gains(course, begin)]
-        if steps:
-            found[f"{short(figure)} {term}".strip()] = steps
+        gaps = [_gap(run, figure, term, *gain) for gain in gains(course, begin)]
+        if gaps:
+            found[f"{short(figure)} {term}".strip()] = gaps
     return found
 
 
@@ -88,17 +98,17 @@ def gains(course: Course, begin: float | None = None) -> Iterator[tuple[float, f
             yield since, until, now
 
 
-def _lacking(run: History, name: str, term: str, since: float, until: float, more: float) -> float:
-    """The first step after `since`, up to `until`, that lacks a figure which was not finite `more` times meanwhile. The
-    last one where that cannot be told: a reward of a single rollout is in no step, and more steps than these may lack
-    the figure by its nature."""
+def _gap(run: History, name: str, term: str, since: float, until: float, more: float) -> Gap:
+    """At the first step after `since`, up to `until`, that lacks a figure which was not finite `more` times meanwhile.
+    By the last one where that cannot be told: a reward of a single rollout is in no step, nor is an evaluation's loss,
+    and more steps than these may lack the figure by its nature."""
     steps = run.steps[bisect_right(run.steps, since) : bisect_right(run.steps, until)]
-    last = steps[-1] if steps else until
+    by_then = Gap(steps[-1] if steps else until, more, exactly=False)
     if name not in OF_STEPS:
-        return last
+        return by_then
     course = run.course(BY_NAME[name], **({names.ATTR_RL_TERM.name: term} if term else {}))
     lacking = [step for step in steps if not _has(course.x if course else (), step)]
-    return lacking[0] if 0 < len(lacking) <= more else last
+    return Gap(lacking[0], more, exactly=True) if 0 < len(lacking) <= more else by_then
 
 
 def _has(ascending: Sequence[float], value: float) -> bool:
