@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -24,6 +25,14 @@ def test_the_page_lists_every_alert_and_every_dashboard() -> None:
     assert listed == [rule["alert"] for rule in written_rules("scrape")]
     files = re.findall(r"^\| `(\w+)\.json`", PAGE, re.MULTILINE)
     assert sorted(files) == [path.stem for path in DASHBOARDS]
+
+
+def test_the_page_names_the_panels_with_a_subquery() -> None:
+    panels = [
+        panel for path in (ROOT / "deploy/grafana/scrape").iterdir() for panel in json.loads(path.read_text())["panels"]
+    ]
+    [named] = re.findall(r"shorten `(.+)` in (.+)\.", PAGE)
+    assert {panel["title"] for panel in panels if named[0] in json.dumps(panel)} == {*re.findall("“(.+?)”", named[1])}
 
 
 def test_the_operator_gets_the_rules_as_they_are(tmp_path: Path) -> None:
