@@ -7,7 +7,6 @@ for a phase that had runs and for a project that had pipelines.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -96,14 +95,13 @@ class Occupancy:
 
 
 class _Seen(Generic[Key]):
-    """What was there once, in the order in which it came. Several exporters may collect at the same time."""
+    """What was there once, in the order in which it came. Several exporters may collect at the same time: a dictionary
+    takes in others' keys, and is copied, in one operation each."""
 
     def __init__(self) -> None:
         self._keys: dict[Key, None] = {}
-        self._lock = threading.Lock()
 
     def with_those_of(self, keys: Iterable[Key]) -> list[Key]:
         """All keys so far, these included."""
-        with self._lock:
-            self._keys.update(dict.fromkeys(keys))
-            return [*self._keys]
+        self._keys.update(dict.fromkeys(keys))
+        return [*self._keys]
