@@ -283,6 +283,34 @@ def test_a_process_without_a_device_publishes_nothing(allocators: list[Absent]) 
     assert account.end_step() is None
 
 
+def test_where_parts_are_not_wanted_the_peak_counters_are_left_alone() -> None:
+    allocator = ScriptedAllocator()
+    allocator.take("tensors", 500)
+    account = MemoryAccount([allocator], parts=False)
+    account.watch([Adapted()], Optimizer())
+    account.begin_step()
+    account.before_optimizer_step()
+    assert account.end_step() == StepMemory(500, 500, None)
+    assert allocator.resets == 0
+
+
+def test_counters_that_cannot_be_read_any_more_leave_the_marks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.account.begin_step()
+    monkeypatch.setattr(run.allocator, "usage", lambda: None)
+    run.generate(300)
+    step = run.account.end_step()
+    assert step.peak is None
+    assert step.max_allocated > 0
+
+
+def test_without_a_look_at_the_gradients_they_are_activations(run: Run) -> None:
+    run.account.begin_step()
+    run.allocator.take(Part.GRADIENTS, 40)
+    run.allocator.take(Part.ACTIVATIONS, 900)
+    parts = run.account.end_step().parts()
+    assert (parts["gradients"], parts["activations"]) == (0, 940), "the gradients of the step before are none of it"
+
+
 def test_a_step_without_a_beginning_has_marks_only(run: Run) -> None:
     step = run.account.end_step()
     assert step.peak is None

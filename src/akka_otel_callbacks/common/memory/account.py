@@ -155,7 +155,7 @@ class MemoryAccount:
         self._max_allocated = self._max_reserved = 0
         self.has_devices = bool(self._allocators)
         self.has_parts = parts and len(self._allocators) == 1
-        self._tensors = TensorCount(self._allocators[0].device) if self.has_parts else None
+        self._tensors = TensorCount(self._allocators[0].device if self.has_parts else None)
         self._step: Phase | None = None
         self._phase: Phase | None = None
         self._phases: list[Phase] = []
@@ -165,7 +165,7 @@ class MemoryAccount:
     def watch(self, models: Iterable[torch.nn.Module], optimizer: Any = None) -> None:
         """Says which models' tensors to count: the trained model first, then models that lie beside it, such as a
         reference."""
-        if self._tensors is not None:
+        if self.has_parts:
             self._tensors.watch(tuple(models), optimizer)
 
     @property
@@ -174,9 +174,9 @@ class MemoryAccount:
         return self._max_allocated, self._max_reserved
 
     def begin_step(self) -> None:
-        if self._tensors is None:
+        if not self.has_parts:
             return
-        self._phases, self._reserved = [], 0
+        self._phases, self._reserved, self._gradients = [], 0, 0
         self._step = self._phase = None
         usage = self._read()
         if usage is None:
@@ -187,17 +187,17 @@ class MemoryAccount:
     def begin_generation(self) -> None:
         """Ends the update's phase so far. Outside a step, as in an evaluation, it does nothing."""
         usage = self._end_phase()
-        if usage is not None and self._tensors is not None:
+        if usage is not None:
             self._begin(Phase(True, usage.allocated, self._tensors.gradients()))
 
     def end_generation(self) -> None:
-        if self._end_phase() is not None and self._step is not None:
+        self._end_phase()
+        if self._step is not None:
             self._begin(self._step)
 
     def before_optimizer_step(self) -> None:
         """Counts the gradients, which are gone when the step ends. Without this call they are `activations`."""
-        if self._tensors is not None and self._step is not None:
-            self._gradients = self._tensors.gradients()
+        self._gradients = self._tensors.gradients()
 
     def end_step(self) -> StepMemory | None:
         """Ends the step, and returns what to publish of it. None if the process has not used its devices."""

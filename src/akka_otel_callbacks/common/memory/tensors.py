@@ -26,7 +26,8 @@ class TensorCount:
     is made of others (quantized by torchao, for example) with those, a packed one with what it occupies.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device | None) -> None:
+        """Without a device there is nothing to count."""
         self._device = device
         self.watch((), None)
 
