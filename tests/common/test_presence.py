@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from akka_otel_callbacks.common.presence import is_published
+from akka_otel_callbacks.common import presence
+from akka_otel_callbacks.common.presence import Presence, is_published
 from akka_otel_callbacks.common.run.attempt import Attempt, begin
 from akka_otel_callbacks.common.telemetry import Telemetry
 from akka_otel_callbacks.common.vocabulary import names
@@ -119,6 +123,46 @@ def test_a_number_that_a_person_says_is_kept_and_costs_a_line(
     assert f"attempt 1 of run {RUN} already. A query" in line.getMessage()
     instance = telemetry.identity.resource().attributes[names.ATTR_SERVICE_INSTANCE_ID.name]
     assert instance == f"{RUN}.1.0.{os.getpid()}", "their series are told apart"
+
+
+def test_a_mark_is_let_go_of_at_once() -> None:
+    """A socket that is left to the garbage collector warns, and may hold its mark for longer."""
+    mark = Presence(RUN, 7, [])
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert mark.take()
+        assert mark.is_taken()
+        mark.leave()
+        mark.leave()
+        assert not mark.is_taken()
+    assert not [said for said in warned if mark._address[1:] in str(said.message)]
+
+
+def test_without_such_marks_every_training_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    marks = [Presence(RUN, 7, []) for _ in range(2)]
+    assert [mark.take() for mark in marks] == [True, True]
+    assert [mark.is_taken() for mark in marks] == [False, False]
+
+
+@pytest.mark.parametrize("failing", ["socket", "bind"])
+def test_a_mark_that_cannot_be_made_stops_nothing(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(socket.socket):
+        closed = 0
+
+        def bind(self, address: object) -> None:
+            raise PermissionError(errno.EACCES, "not here")
+
+        def close(self) -> None:
+            Refused.closed += 1
+            super().close()
+
+    def none_left(family: int) -> socket.socket:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(presence.socket, "socket", none_left if failing == "socket" else Refused)
+    assert Presence(RUN, 7, []).take()
+    assert Refused.closed == (failing == "bind")
 
 
 def test_two_trainings_of_one_process_collide_only_at_one_time(
