@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from akka_otel_callbacks.trl.new_values import Mark, Marker, new_values
 
 KEYS = ["entropy", "kl", "reward"]
-WANTED = frozenset({"entropy", "another"})
+READ = {"entropy", "reward", "another"}
 events = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.sampled_from(KEYS)),
-        st.tuples(st.sampled_from(["log", "mark", "step", "limit"]), st.none()),
+        st.tuples(st.sampled_from(["log", "mark", "step"]), st.none()),
     ),
     max_size=40,
 )
@@ -22,37 +22,30 @@ events = st.lists(
 
 @given(leftovers=st.dictionaries(st.sampled_from(KEYS), st.lists(st.integers(), min_size=1)), events=events)
 def test_a_step_has_exactly_what_was_appended_in_it(leftovers: dict[str, list[int]], events: list[Any]) -> None:
-    """TRL clears the buffers at a log, before which they were marked. The steps are read when all of them are over.
-    From a moment on, some keys may not be wanted any more."""
+    """TRL clears the buffers at a log, before which they were marked. The steps are read when all of them are over."""
     buffers: dict[str, list[int]] = dict(leftovers)
-    marker = Marker()
+    marker = Marker(READ.__contains__)
     marks = [marker.mark(buffers)]
     steps: list[tuple[list[Mark], dict[str, list[int]]]] = []
-    expected: dict[str, list[int]] = {}
-    appended: list[tuple[str, int]] = []
+    appended: dict[str, list[int]] = {}
     for value, (event, key) in enumerate([*events, ("step", None)]):
         if event == "append":
             buffers.setdefault(key, []).append(value)
-            appended.append((key, value))
-        elif event == "limit":
-            marker.wanted = WANTED
-        else:
-            marks.append(marker.mark(buffers))
-            for name, new in appended:
-                if marker.wanted is None or name in marker.wanted:
-                    expected.setdefault(name, []).append(new)
-            appended = []
+            if key in READ:
+                appended.setdefault(key, []).append(value)
+            continue
+        marks.append(marker.mark(buffers))
         if event == "log":
             buffers.clear()
         if event == "step":
-            steps.append((marks, expected))
-            marks, expected = marks[-1:], {}
-    for found, has in steps:
-        assert new_values(found) == has
+            steps.append((marks, appended))
+            marks, appended = marks[-1:], {}
+    for found, expected in steps:
+        assert new_values(found) == expected
 
 
 def mark(buffers: dict[str, Any]) -> Mark:
-    return Marker().mark(buffers)
+    return Marker(lambda key: True).mark(buffers)
 
 
 def test_a_list_that_is_replaced_is_new() -> None:
@@ -78,17 +71,11 @@ def test_a_list_that_is_emptied_before_it_is_read_says_nothing() -> None:
     assert new_values(marks) == {"kl": [1]}
 
 
-def test_only_the_lists_that_are_wanted_wait_with_a_step() -> None:
-    marker, buffers = Marker(), {"reward": [1], "kl": [2], "entropy": [3]}
-    marks = [marker.mark(buffers)]
-    marker.wanted = frozenset({"kl", "entropy", "another"})
-    for values in buffers.values():
-        values.append(4)
-    keys, lists, _ = marker.mark(buffers)
-    assert (keys, lists) == (["kl", "entropy"], [[2, 4], [3, 4]])
-    assert new_values([*marks, (keys, lists, [2, 2])]) == {"kl": [4], "entropy": [4]}
-    buffers["another"] = [5]
-    assert new_values([marker.mark(buffers), marker.mark({**buffers, "kl": [6]})]) == {"kl": [6]}
+def test_only_the_lists_that_are_read_wait_with_a_step() -> None:
+    marker, buffers = Marker(READ.__contains__), {"reward": [1], "kl": [2], "entropy": [3]}
+    assert marker.mark(buffers) == (["reward", "entropy"], [[1], [3]], [1, 1])
+    buffers["another"] = [5, 6]
+    assert marker.mark(buffers) == (["reward", "entropy", "another"], [[1], [3], [5, 6]], [1, 1, 2])
 
 
 def test_what_is_no_list_is_left_out() -> None:

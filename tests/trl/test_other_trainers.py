@@ -6,7 +6,7 @@ import functools
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +29,7 @@ from akka_otel_callbacks.trl import loop, rl
 from tests.support import tiny
 from tests.trl.expected import LOSS_DIGITS, RL_LOGGED, SFT_LOGGED
 from tests.trl.runs import Run, exported_run, plain_run
-from tests.trl.trainings import common, online, sft
+from tests.trl.trainings import Book, common, online, sft
 
 Make = Callable[[list[TrainerCallback]], Trainer]
 
@@ -331,23 +331,55 @@ def test_buffers_in_another_form_cost_what_is_in_them(tiny_model: str, caplog: p
         assert run.shown(names.SFT_STEP_LOSS, step) == pytest.approx(run.row(step)["loss"], abs=LOSS_DIGITS)
 
 
+@pytest.mark.parametrize("steps", [{1, 2, 3}, {1}, {2}, {2, 3}], ids=["always", "at first", "once", "from then on"])
 @pytest.mark.parametrize(
     "form", [lambda scores: scores.nansum(dim=1), lambda scores: scores[:, :2], lambda scores: None]
 )
 def test_scores_in_another_form_leave_the_logged_reward(
-    form: Callable[[torch.Tensor], Any], tiny_model: str, monkeypatch: pytest.MonkeyPatch
+    form: Callable[[torch.Tensor], Any], steps: set[int], tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = rl.RLLoop._rewarded
-    monkeypatch.setattr(
-        rl.RLLoop, "_rewarded", lambda loop, scores, *args: known(loop, form(scores), *args), raising=True
-    )
+
+    def rewarded(loop: rl.RLLoop, scores: torch.Tensor, *args: Any) -> None:
+        known(loop, form(scores) if loop._number + 1 in steps else scores, *args)
+
+    monkeypatch.setattr(rl.RLLoop, "_rewarded", rewarded)
     guard.failures.clear()
-    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, max_steps=2))
+    run = exported_run(lambda callbacks: online("GRPO", tiny_model, callbacks, max_steps=3))
     assert not guard.failures
+    check_logged_rewards(run, steps)
+    assert all("reward" in run.figures(step)[names.RL_STEP_TIMING.name] for step in run.steps)
+
+
+def check_logged_rewards(run: Run, unscored: Collection[int]) -> None:
+    """The rewards of these steps are those that TRL logged. Of the others the scores are known."""
     for step in run.steps:
         row = run.row(step)
         assert run.shown(names.RL_STEP_COUNT, step) == step
-        assert run.shown(names.RL_STEP_REWARD, step) == row["reward"]
-        assert run.shown(names.RL_STEP_REWARD_TERM, step, "penalty") == pytest.approx(2 * row["rewards/penalty/mean"])
-        assert run.shown(names.RL_STEP_ROLLOUTS, step) is None
-        assert "reward" in run.figures(step)[names.RL_STEP_TIMING.name]
+        assert run.shown(names.RL_STEP_REWARD, step) == pytest.approx(row["reward"], rel=1e-5)
+        terms = run.figures(step)[names.RL_STEP_REWARD_TERM.name]
+        assert terms["penalty"] == pytest.approx(2 * row["rewards/penalty/mean"], rel=1e-5)
+        assert run.shown(names.RL_STEP_ROLLOUTS, step) == (None if step in unscored else 8)
+
+
+class ScoresElsewhere(TrainerCallback):
+    """Gives the trainer other scores from the third step on, such as those of a service of its own."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 2:
+            self._book.trainer._calculate_rewards = self._scores  # type: ignore[union-attr]
+
+    @staticmethod
+    def _scores(inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> torch.Tensor:
+        return torch.tensor([[len(ids) / 4, 1.0, -float(row % 3)] for row, ids in enumerate(completion_ids)])
+
+
+def test_scores_that_are_not_heard_any_more_leave_the_logged_reward(tiny_model: str) -> None:
+    book = Book()
+    run = exported_run(
+        lambda callbacks: online("GRPO", tiny_model, [*callbacks, ScoresElsewhere(book)], book=book, max_steps=4)
+    )
+    check_logged_rewards(run, unscored=(3, 4))

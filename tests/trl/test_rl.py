@@ -113,11 +113,18 @@ def test_a_policy_loss_is_put_together_as_the_step_s_loss_is(
     """Also of batches in another form than TRL's own, and by a host that does not say how many there are."""
     capture.setting = replace(capture.setting, losses_add_up=adds_up)
     capture.batches += [(torch.ones(4, 100) if known else "text", torch.ones(4, 500), None)] * 2
-    marker = Marker()
+    marker = Marker(lambda key: True)
     capture.marks = marker.mark({}), marker.mark({"policy_loss": [1.0, 2.0]})
     capture.accumulated = accumulated
     capture.deliver(recorder := Kept())
     assert [step.policy_loss for step in recorder.kept] == [expected]
+
+
+@pytest.mark.parametrize("form", [torch.Tensor.numpy, lambda scores: scores], ids=["array", "tensor"])
+def test_scores_count_in_whatever_kind_of_array_they_come(form: Any, capture: RLCapture) -> None:
+    capture.scores = ((form(torch.tensor([[1.0, 2.0], [0.0, 4.0]])), [1.0, 0.5]),)
+    capture.deliver(recorder := Kept())
+    assert [(step.reward, step.reward_term["b"]) for step in recorder.kept] == [(2.0, 1.5)]
 
 
 # -- lengths

@@ -84,7 +84,7 @@ class Loop(Generic[CaptureT]):
         self._trainer_ref = weakref.ref(trainer) if trainer is not None else lambda: None
         self._listener = listener
         self._emit = emit
-        self._marker = Marker()
+        self._marker = Marker(self._is_read)
         self._marks = [self._marker.mark(_training_buffers(trainer) or {})]
         self._in_step = False
         self._number = state.global_step
@@ -168,6 +168,11 @@ class Loop(Generic[CaptureT]):
     def _keeps(self, key: str) -> bool:
         """Whether the trainer's buffers have something under a key."""
         return bool((_training_buffers(self._trainer_ref()) or {}).get(key))
+
+    @staticmethod
+    def _is_read(key: str) -> bool:
+        """Whether a step's figures are read from what TRL keeps under this log key."""
+        raise NotImplementedError
 
     def _begun(self, now: float | None) -> CaptureT:
         """The capture of a step that begins at `now`. None stands for what comes before the first step."""

@@ -6,7 +6,7 @@ training. It keeps them at a log of an evaluation, and they may have leftovers o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,23 +23,19 @@ later. A dictionary of them would take four times the memory, which waits with t
 class Marker:
     """Marks the buffers of one training, again and again. Mostly they have the same keys as the time before.
 
-    Attributes:
-        wanted: the keys that are marked, None for all. TRL's other lists need not wait with the step, which is half of
-            what it holds. Once keys are left out, they must not be wanted again: what was appended to them since the
-            latest mark would not be known.
+    Args:
+        is_read: whether a key is ever read. The lists of others need not wait with the step.
     """
 
-    def __init__(self) -> None:
-        self.wanted: frozenset[str] | None = None
-        self._chosen_by: frozenset[str] | None = None
+    def __init__(self, is_read: Callable[[str], bool]) -> None:
+        self._is_read = is_read
         self._found: list[str] = []
         self._keys: list[str] = []
 
     def mark(self, buffers: Mapping[str, Any]) -> Mark:
         found = [*buffers]
-        if found != self._found or self._chosen_by is not self.wanted:
-            self._found, self._chosen_by = found, self.wanted
-            self._keys = [key for key in found if self.wanted is None or key in self.wanted]
+        if found != self._found:
+            self._found, self._keys = found, [*filter(self._is_read, found)]
         lists: list[Any] = [*map(buffers.get, self._keys)]
         try:
             return self._keys, lists, [*map(len, lists)]  # a third of what it takes to look at each of them first

@@ -21,7 +21,14 @@ from akka_otel_callbacks.trl.loop import Loop, TranslatedStep, is_scalar
 from akka_otel_callbacks.trl.micro_batches import counted
 from akka_otel_callbacks.trl.scoring import REGION, Batch, Scorings, calls_of, tap_regions, values_held
 from akka_otel_callbacks.trl.taps import Arguments, argument
-from akka_otel_callbacks.trl.vocabulary import RATIOS, TOKENS, UPDATE_KEYS, rl_step, set_logged_rewards, update_step
+from akka_otel_callbacks.trl.vocabulary import (
+    RATIOS,
+    TOKENS,
+    is_read_of_rl,
+    rl_step,
+    set_logged_rewards,
+    update_step,
+)
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -122,7 +129,8 @@ class RLCapture(StepCapture):
 
     def _scores(self) -> list[tuple[Any, Any]]:
         """The scores that have the form that TRL gives them. In place of any others, the figures of the log stay."""
-        return [(scores, weights) for scores, weights in self.scores if are_scores(scores, self.setting.terms)]
+        form = (len(self.setting.terms),)
+        return [(scores, weights) for scores, weights in self.scores if getattr(scores, "shape", ())[1:] == form]
 
     def _updated(self) -> list[Trained]:
         """The micro-batches. Empty if one of them is missing or has an unknown form: then no figure is computed from
@@ -146,6 +154,7 @@ class RLCapture(StepCapture):
 
 class RLLoop(Loop[RLCapture]):
     step_type = RLStep
+    _is_read = staticmethod(is_read_of_rl)
     gives: ClassVar = {
         "_generate": (names.RL_ROLLOUT_COMPLETION_LENGTH, names.RL_STEP_TIMING),
         "_calculate_rewards": (names.RL_ROLLOUT_REWARD, names.RL_STEP_ROLLOUTS, names.RL_STEP_REWARD_ZERO_RATIO),
@@ -262,15 +271,8 @@ class RLLoop(Loop[RLCapture]):
         elif weights.is_cpu:
             weights = weights.tolist()
         step.scores += ((result, weights),)
-        if self._marker.wanted is None and are_scores(result, self._terms):
-            self._marker.wanted = UPDATE_KEYS  # the rewards that TRL logs are never read
         if not self._has_own_lengths:  # before TRL 0.24
             step.lengths = [*step.lengths, *map(len, argument(args, *COMPLETION_IDS_ARGUMENT) or ())]
-
-
-def are_scores(value: Any, terms: Sequence[str]) -> bool:
-    """Whether it has the form that TRL gives to scores: a tensor [rollouts, terms]."""
-    return getattr(value, "ndim", 0) == 2 and value.size(1) == len(terms)
 
 
 def _list(value: Any) -> Any:

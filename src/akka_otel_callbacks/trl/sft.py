@@ -16,7 +16,7 @@ from akka_otel_callbacks.trl.efficiency import Positions
 from akka_otel_callbacks.trl.loop import Loop
 from akka_otel_callbacks.trl.micro_batches import MicroBatch, are_counted, counted, micro_batch, padding, unpadded
 from akka_otel_callbacks.trl.taps import Arguments
-from akka_otel_callbacks.trl.vocabulary import sft_step
+from akka_otel_callbacks.trl.vocabulary import NUM_TOKENS, is_read_of_sft, sft_step
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerState, TrainingArguments
@@ -59,6 +59,7 @@ class SFTCapture(StepCapture):
 
 class SFTLoop(Loop[SFTCapture]):
     step_type = SFTStep
+    _is_read = staticmethod(is_read_of_sft)
     gives: ClassVar = {
         "get_batch_samples": (names.SFT_STEP_PADDING, names.SFT_STEP_TIMING, names.SFT_STEP_MFU),
         "training_step": (names.SFT_STEP_LOSS,),
@@ -93,7 +94,7 @@ class SFTLoop(Loop[SFTCapture]):
     def _new_tokens(self) -> float:
         """The tokens since the step before, by TRL's running total over all processes."""
         keys, lists, _ = self._marks[-1]
-        totals = lists[keys.index("num_tokens")] if "num_tokens" in keys else None
+        totals = lists[keys.index(NUM_TOKENS)] if NUM_TOKENS in keys else None
         counted = number(totals[-1]) if isinstance(totals, list) and totals else None
         if counted is None:
             return 0.0

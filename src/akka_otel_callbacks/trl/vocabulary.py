@@ -65,10 +65,21 @@ TERMINATED, CLIPPED = "completions/mean_terminated_length", "completions/clipped
 TOOL_CALLS, TOOL_FAILURES = "tools/call_frequency", "tools/failure_frequency"
 PREFERENCES = ("chosen", "rejected", "accuracies", "margins")
 """What trainers such as OnlineDPO log under `rewards/`: implicit rewards of a policy, which no reward function gave."""
-UPDATE_KEYS = frozenset({key.key for key in RL_KEYS} | {TERMINATED, CLIPPED, TOOL_CALLS, TOOL_FAILURES})
-"""All that `update_step` reads."""
 REWARDS, MEAN, STD = "rewards/", "/mean", "/std"
+NUM_TOKENS = "num_tokens"
+RL_READ = frozenset({key.key for key in (*RL_KEYS, *REWARD_KEYS)} | {TERMINATED, CLIPPED, TOOL_CALLS, TOOL_FAILURES})
+SFT_READ = frozenset({key.key for key in SFT_KEYS} | {NUM_TOKENS})
 EVAL = "eval"
+
+
+def is_read_of_rl(key: str) -> bool:
+    """Whether `rl_step` reads this log key."""
+    return key in RL_READ or str(key).startswith(REWARDS)
+
+
+def is_read_of_sft(key: str) -> bool:
+    """Whether `sft_step`, or the count of tokens, reads this log key."""
+    return key in SFT_READ
 
 
 def rl_step(values: Values, weights: Mapping[str, float] | None = None) -> RLStep:
