@@ -56,7 +56,9 @@ class UserMetrics:
             self._collecting.release()
 
     def _begin_anew(self) -> None:
-        """The SDK has no way to forget what its instruments recorded. What cannot be forgotten is not published."""
+        """Old SDKs have no public way to forget what their instruments recorded. New ones can change a provider's
+        readers (`add_metric_reader`), and a new reader begins with nothing. What cannot be forgotten is not published.
+        """
         self._is_broken = True
         if self._is_waiting:
             for storage in self._provider._measurement_consumer._reader_storages.values():
