@@ -22,6 +22,7 @@ from akka_otel_callbacks.common.run.handed_on import (
 )
 from akka_otel_callbacks.common.run.pairs import ATTRIBUTES, parsed
 from akka_otel_callbacks.common.switches import EVERYTHING, is_off
+from akka_otel_callbacks.verl import remote_trainer
 from akka_otel_callbacks.verl.callers import calling_config, is_called_by_launcher
 from akka_otel_callbacks.verl.config import asks
 from akka_otel_callbacks.verl.state import STATE
@@ -133,6 +134,7 @@ def _variables_for(actor_class: Any) -> dict[str, str]:
 
     given = {} if is_active() else _given_by_user()
     if _is_launch(actor_class):
+        remote_trainer.watch(actor_class)
         variables = to_launch(os.environ, given)
         if name := forwarded(variables).get(ATTR_RUN_ID.name):
             STATE.trainings_launched[name] += 1

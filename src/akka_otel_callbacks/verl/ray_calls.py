@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from akka_otel_callbacks.common.patching.calls import Call, before
+from akka_otel_callbacks.common.patching.calls import Call, after, before
 
 
 def install(ray: ModuleType) -> None:
@@ -16,6 +16,7 @@ def install(ray: ModuleType) -> None:
 
 def install_actors(ray_actor: ModuleType) -> None:
     before(ray_actor.ActorClass, "_remote", _hand_on)
+    after(ray_actor.ActorClass, "_remote", _remember)
 
 
 def _forward(init: Call) -> None:
@@ -28,3 +29,9 @@ def _hand_on(make: Call) -> None:
     from akka_otel_callbacks.verl import environment
 
     environment.hand_on(make)
+
+
+def _remember(make: Call) -> None:
+    from akka_otel_callbacks.verl import remote_trainer
+
+    remote_trainer.remember(make)

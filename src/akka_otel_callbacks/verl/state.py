@@ -45,6 +45,10 @@ class State:
         self.trainings_launched: Counter[str] = Counter()
         """Trainings that this process started of each run that the user gave a name."""
 
+        # of the process that is launched
+        self.remote_trainers: list[Any] = []
+        """Ray's handles of the trainers that it made as actors of their own."""
+
         # of the process that trains
         self.backends: dict[Backend, WeakSet[Any]] = {}
         """What is open, with those of verl's `Tracking` that log to it and are not finished."""

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("verl_cpu", reason="it needs the environment of constraints/verl.txt with examples/verl_cpu")
 
 from akka_otel_callbacks.common.vocabulary import names
+from tests.support.traces import named
 from tests.verl.e2e.harness import Case, Run, trained
 from tests.verl.e2e.saves import check_saves
 
@@ -35,6 +36,12 @@ def test_it_trains_and_nothing_of_the_telemetry_fails(run: Run) -> None:
     assert len(run.steps) >= 2
     assert len(run.log) > len(run.steps)
     assert "telemetry failed" not in run.output
+
+
+def test_the_jobs_span_says_that_it_ended_well(run: Run) -> None:
+    (job,) = named(run.sink.spans(), names.SPAN_JOB.name)
+    assert job.status != 2
+    assert names.ATTR_ERROR_TYPE.name not in job.attributes
 
 
 def test_a_step_is_counted_once_however_many_log_calls_it_has(run: Run) -> None:

@@ -73,10 +73,14 @@ def _close_after(
 
 
 def _end_after(fit: Call) -> Iterator[None]:
-    """Ends what is open in this process: v0's `fit` keeps its `Tracking` to itself."""
     yield
+    end_all(fit.error)
+
+
+def end_all(error: BaseException | None) -> None:
+    """Ends what is open in this process: v0's `fit` keeps its `Tracking` to itself."""
     for backend in list(STATE.backends):
-        _end(backend, fit.error)
+        _end(backend, error)
 
 
 def _close(tracking: Any, error: BaseException | None) -> None:
