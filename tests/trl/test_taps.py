@@ -513,3 +513,12 @@ def test_what_has_no_such_method_is_not_listened_to(owner: Any) -> None:
 
 def test_outside_of_a_trainer_there_is_none_to_find() -> None:
     assert find_trainer() is None
+
+
+def test_a_method_that_only_getattr_has_is_not_heard() -> None:
+    class Proxy:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: None
+
+    assert not Listener().after_often(Proxy(), "method", pytest.fail)
+    assert not Listener().after(Proxy(), "method", pytest.fail)
