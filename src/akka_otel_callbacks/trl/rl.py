@@ -136,8 +136,7 @@ class RLCapture(StepCapture):
         """The micro-batches. Empty if one of them is missing or has an unknown form: then no figure is computed from
         them."""
         batches = [*map(Trained._make, self.batches)]
-        least = max(self.micro_batches, len(self.losses))
-        return batches if len(batches) >= least and all(batch.is_known() for batch in batches) else []
+        return batches if len(batches) >= len(self.losses) and all(batch.is_known() for batch in batches) else []
 
     def _mean_loss(self, losses: Sequence[float]) -> float:
         """The step's loss, of those that transformers divides by the number of micro-batches."""
@@ -211,7 +210,7 @@ class RLLoop(Loop[RLCapture]):
             step.cut = [*step.cut, *[self._accumulated() or since] * since]
 
     def _ended(self, state: TrainerState) -> None:
-        if len(self.step.batches) < self.step.micro_batches:
+        if not self.step.batches:
             self._tap_again("compute_loss")
         seen = state.num_input_tokens_seen
         self.step.tokens, self._tokens_seen = seen - self._tokens_seen, seen
@@ -232,8 +231,8 @@ class RLLoop(Loop[RLCapture]):
         """A step of this kind has mostly the loss, the norm and the learning rate by itself, which are all that a row
         could add."""
         step = self.step
-        has_all = step.has_loss() and is_scalar(step.grad_norm) and is_scalar(step.learning_rate)
-        return self._rows.everything or not has_all
+        has_loss = self._job.alone and bool(step.losses)
+        return self._rows.everything or not (has_loss and is_scalar(step.grad_norm) and is_scalar(step.learning_rate))
 
     def _completed(self, result: Any, args: Arguments, seconds: float) -> None:
         if self._memory.has_parts:

@@ -34,8 +34,7 @@ class SFTCapture(StepCapture):
     tokens: float = 0.0
 
     def deliver(self, recorder: Recorder) -> None:
-        whole = self._whole()
-        labels = counted([batch.labels for batch in whole]) if self.job.alone else None
+        labels = counted([batch.labels for batch in self.batches]) if self.job.alone else None
         step = self.complete(sft_step(self.values(), labels))
         step.timing_s = {
             Phase.INPUT: self.input_s,
@@ -44,9 +43,9 @@ class SFTCapture(StepCapture):
             Phase.STEP: step.duration_s,
         }
         if not self.packed:
-            step.padding = padding(whole)
+            step.padding = padding(self.batches)
         self.set_tokens(step, self._tokens())
-        positions = sum(batch.positions for batch in whole)
+        positions = sum(batch.positions for batch in self.batches)
         self.set_mfu(step, Positions(positions, positions), step.duration_s)
         self.record(step, recorder)
 
@@ -55,11 +54,7 @@ class SFTCapture(StepCapture):
         it is the count of the attention masks, if the process trains alone."""
         if self.tokens:
             return self.tokens if are_counted(self.batches) else 0.0
-        return (unpadded(self._whole()) or 0.0) if self.job.alone else 0.0
-
-    def _whole(self) -> Sequence[MicroBatch]:
-        """The micro-batches. Empty if one of them was not heard: then no figure is computed from them."""
-        return self.batches if len(self.batches) >= self.micro_batches else ()
+        return (unpadded(self.batches) or 0.0) if self.job.alone else 0.0
 
 
 class SFTLoop(Loop[SFTCapture]):
