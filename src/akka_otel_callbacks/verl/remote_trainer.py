@@ -16,8 +16,9 @@ from akka_otel_callbacks.verl.state import STATE
 
 TRAINER = "Trainer"
 """What the names of verl's trainers have in common."""
-TIMEOUT_S = 15.0
-"""How long the end may take. The trainer first has to end its update if the other actor has failed meanwhile."""
+TIMEOUT_S = 7.0
+"""How long the end may take, as elsewhere: five seconds for the workers, and two for its own exports. A trainer that is
+in an update when the other actor fails has to end it first."""
 
 
 @guarded
