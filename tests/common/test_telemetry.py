@@ -693,5 +693,5 @@ def test_the_start_says_where_the_figures_go(
     environment.setenv("OTEL_METRICS_EXPORTER", "file")
     start(run_id="run-9")
     assert "figures go to file akka-otel/run-9/metrics.jsonl (OTEL_METRICS_EXPORTER=file)" in log.text
-    assert "look with `akka-otel show akka-otel/run-9`" in log.text
+    assert f"look with `akka-otel show {Path.cwd()}/akka-otel/run-9`" in log.text
     assert all(record.name == logger.name for record in log.records)

@@ -47,7 +47,9 @@ class FileTarget(Target):
 
     @property
     def look(self) -> str:
-        return f"look with `akka-otel show {shlex.quote(str(self.path.parent))}`"
+        """With the whole path: a process of Ray's has a working folder of its own, of which the reader's shell knows
+        nothing."""
+        return f"look with `akka-otel show {shlex.quote(str(Path(self.place).parent))}`"
 
     def open_metrics(self, schedule: Schedule) -> MetricOutput:
         from akka_otel_callbacks.common.export.files import MetricFile
