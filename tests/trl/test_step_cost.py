@@ -18,7 +18,7 @@ from benchmarks import loggers, stand_in, step_cost
 from benchmarks.contender import BATCH, NOTHING, Contender, Turn, contend
 from benchmarks.step_cost import Turns
 
-MOST_CALLS = 170
+MOST_CALLS = 160
 """Of our functions, and of others by ours, within one GRPO step on the training thread. With more of them a step has
 become slower, which no test that takes the time could tell on a machine that is busy."""
 
