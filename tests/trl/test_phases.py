@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from akka_otel_callbacks.trl.rl import phases
+from akka_otel_callbacks.trl.rl_capture import phases
 
 
 def test_the_update_is_the_step_less_generation_and_scoring() -> None:

@@ -19,7 +19,8 @@ from akka_otel_callbacks.trl import AkkaTelemetryCallback
 from akka_otel_callbacks.trl.captures import Job
 from akka_otel_callbacks.trl.log_rows import LogRows
 from akka_otel_callbacks.trl.new_values import Marker
-from akka_otel_callbacks.trl.rl import RLCapture, Setting, own_lengths, scored
+from akka_otel_callbacks.trl.rl import own_lengths
+from akka_otel_callbacks.trl.rl_capture import RLCapture, Setting, scored
 from akka_otel_callbacks.trl.vocabulary import rl_step
 from benchmarks import loggers, stand_in
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +11,7 @@ pytest.importorskip("ray", reason="comes with verl")
 
 from akka_otel_callbacks.common.run.handed_on import RUN_VARIABLE, forwarded
 from akka_otel_callbacks.common.vocabulary import names
+from tests.verl.ray_driver import drive
 
 RUN_ID, ATTEMPT = names.ATTR_RUN_ID.name, names.ATTR_RUN_ATTEMPT.name
 RATE = names.ATTR_RUN_LEARNING_RATE.name
@@ -26,17 +22,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, A
     """The workers of three trainings, as they were made; two are of a run that the user names."""
     folder = tmp_path_factory.mktemp("working_dir")
     (folder / "users.txt").touch()
-    with tempfile.TemporaryDirectory() as ray_directory:  # its sockets need a short path
-        environ = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "AKKA_"))},
-            "RAY_TMPDIR": ray_directory,
-            "RAY_AUTH_MODE": "disabled",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_prestart_worker_first_driver": "0",
-        }
-        environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "tests.verl.ray_job", str(folder), "0.001", "0.002@mine", "0.003@mine"]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
+    done = drive("tests.verl.ray_job", str(folder), "0.001", "0.002@mine", "0.003@mine")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "telemetry failed" not in done.stdout + done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("told "))

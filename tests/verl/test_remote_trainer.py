@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.verl.ray_driver import drive
 
 pytest.importorskip("ray", reason="comes with verl")
 
@@ -24,17 +22,7 @@ ENDS = {
 
 def test_each_trainer_is_told_its_end_once_and_of_which_class(tmp_path: Path) -> None:
     written = tmp_path / "ended"
-    with tempfile.TemporaryDirectory() as ray_directory:  # its sockets need a short path
-        environ = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "AKKA_"))},
-            "RAY_TMPDIR": ray_directory,
-            "RAY_AUTH_MODE": "disabled",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_prestart_worker_first_driver": "0",
-        }
-        environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "tests.verl.remote_trainer_job", str(written), *ENDS]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
+    done = drive("tests.verl.remote_trainer_job", str(written), *ENDS)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     assert "telemetry failed" not in output

@@ -17,7 +17,7 @@ from akka_otel_callbacks.common.recording.recorder import Recorder  # noqa: E402
 from akka_otel_callbacks.common.recording.rewards import ScoredRollouts, distinct, set_rewards  # noqa: E402
 from akka_otel_callbacks.common.vocabulary import names  # noqa: E402
 from akka_otel_callbacks.common.vocabulary.step import RLStep  # noqa: E402
-from akka_otel_callbacks.trl.rl import scored  # noqa: E402
+from akka_otel_callbacks.trl.rl_capture import scored  # noqa: E402
 from akka_otel_callbacks.verl.driver.limits import Limits  # noqa: E402
 from akka_otel_callbacks.verl.driver.rollout_figures import set_figures  # noqa: E402
 from akka_otel_callbacks.verl.driver.rollouts import Rollouts, columns  # noqa: E402
